@@ -152,11 +152,11 @@ def _load(pem: bytes) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     try:
         certificate = x509.load_pem_x509_certificate(pem)
     except ValueError:
-        raise WrongCertificate("it holds no certificate in PEM") from None
+        raise WrongCertificate("it holds no certificate in PEM format") from None
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise WrongCertificate("it holds no private key in PEM") from None
+        raise WrongCertificate("it holds no private key in PEM format") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
         raise WrongCertificate("its key does not belong to its certificate")
     return certificate, key

@@ -71,7 +71,9 @@ def read_authority(path: str) -> str:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError):
-        raise ClientFailed("", f"{path} holds no certificate in PEM (-----BEGIN CERTIFICATE-----)") from None
+        raise ClientFailed(
+            "", f"{path} holds no certificate in PEM format (-----BEGIN CERTIFICATE-----)"
+        ) from None
     return text if text.endswith("\n") else f"{text}\n"
 
 

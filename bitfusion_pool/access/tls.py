@@ -47,7 +47,7 @@ def client_context(authority: str) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cadata=authority)
     except (ssl.SSLError, TypeError, ValueError):
-        raise ValueError("it holds no certificate in PEM") from None
+        raise ValueError("it holds no certificate in PEM format") from None
     return context
 
 

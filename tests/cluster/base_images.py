@@ -25,6 +25,7 @@ _CLEAN = (
     '--customize-hook=cd "$1" && find var/lib/apt/lists var/cache/apt var/log tmp -mindepth 1 -delete',
 )
 _NOTEBOOKS = Path(__file__).with_name("notebook_base")
+_HUB_IMAGE = Path(__file__).with_name("hub_image")
 
 _PYTHON = ("python3", "python3-venv", "python3-pip", "ca-certificates")
 _DEBIANS: dict[str, tuple[str, ...]] = {
@@ -35,6 +36,7 @@ _NOTEBOOK = re.compile(
     r"(?:ghcr\.io/kubeflow/kubeflow/notebook-servers|(?:docker\.io/)?kubeflownotebookswg)"
     r"/jupyter(?P<kind>-tensorflow)?(?:-full)?:v(?P<release>1\.\d+)\.\d+"
 )
+_HUBS = re.compile(r"quay\.io/jupyterhub/k8s-singleuser-sample:4\.\d+\.\d+")
 _RELEASES = ("1.8", "1.10")
 """Of Kubeflow, of whose Jupyter `notebook_base/` has the versions."""
 
@@ -53,7 +55,12 @@ def base_image(name: str, say: Say = print) -> BuiltImage:
         more = "tensorflow-cpu scikit-learn matplotlib" if notebook["kind"] else ""
         arguments = {"KUBEFLOW": notebook["release"], "MORE": more}
         return notebook_base(name, arguments, say)
-    known = "python:3.10 to 3.15, debian:bookworm, Kubeflow's jupyter and jupyter-tensorflow of "
+    if _HUBS.fullmatch(name):
+        return build(
+            _HUB_IMAGE / "Containerfile", _HUB_IMAGE, name, lambda base: base_image(base, say), None, say
+        )
+    known = "python:3.10 to 3.15, debian:bookworm, JupyterHub's k8s-singleuser-sample:4, "
+    known += "Kubeflow's jupyter and jupyter-tensorflow of "
     raise BuildFailed(f"nothing stands for the image {name} here; known are {known}{' and '.join(_RELEASES)}")
 
 

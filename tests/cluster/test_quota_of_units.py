@@ -117,7 +117,7 @@ def test_the_fourth_notebook_is_told_why_it_waits_and_starts_when_another_one_st
             "units (quota gpus)."
         )
         assert wait_until(partial(words, room, "large"), "the large one is told", 30).endswith(
-            "and this notebook asks for 200. What to do: stop it, choose a smaller size and start it again, "
+            "but this notebook asks for 200. What to do: stop it, choose a smaller size and start it again, "
             "or ask your administrator for more units (quota gpus)."
         )
         room.wait_running("plain")  # a quota of units is nothing to others

@@ -261,7 +261,7 @@ def test_a_user_makes_and_deletes_gpu_pods_of_the_own_server(hub: Hub) -> None:
 SECRET_ENV = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "k"}}}
 FAULTS: list[tuple[str, list[str | int], Any, str]] = [
     ("no label", ["metadata", "labels"], {}, "may create only its own GPU pods"),
-    ("no owner", ["metadata", "ownerReferences"], [], "only that it owns"),
+    ("no owner", ["metadata", "ownerReferences"], [], "only GPU pods that it owns"),
     (
         "the hub's account",
         ["spec", "serviceAccountName"],
@@ -303,7 +303,7 @@ FAULTS: list[tuple[str, list[str | int], Any, str]] = [
         "another user's claim",
         ["spec", "volumes", 0, "persistentVolumeClaim", "claimName"],
         "claim-ben",
-        "no other user's claim",
+        "must not mount another user's claim",
     ),
 ]
 
@@ -379,7 +379,7 @@ def test_a_secret_becomes_no_accounts_token_and_does_not_stay(hub: Hub, changed:
     body = hub.secret("jupyter-ada")
     body["metadata"] |= changed.pop("metadata", {})
     body["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "hub"}
-    assert "is Opaque and its GPU pod's" in hub.refusal(hub.ada, {**body, **changed}, "secrets")
+    assert "must be Opaque and owned by its GPU pod" in hub.refusal(hub.ada, {**body, **changed}, "secrets")
 
 
 def test_a_token_of_no_pod_makes_no_secret(hub: Hub) -> None:

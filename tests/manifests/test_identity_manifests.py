@@ -69,6 +69,7 @@ def test_the_controller_has_no_right_to_any_secret_of_the_cluster(
         ("", "resourcequotas", "", "list"),
         ("", "resourcequotas", "", "watch"),
         ("", "events", "", "create"),
+        ("rbac.authorization.k8s.io", "clusterroles", "bitfusion-identity", "get"),
     }
     leases = "coordination.k8s.io", "leases"
     assert rights(objects, "Role") == {

@@ -157,7 +157,7 @@ def test_policy_and_webhook_refuse_the_same_combinations(judge: Judge, limits: d
         ),
         (
             {f"{GPU}amount": "1", f"{GPU}memory": "8GB"},
-            "The memory of a Bitfusion GPU is an amount of at least 1Mi, as in 8Gi or 8000Mi, "
+            "The memory of a Bitfusion GPU is an amount of at least 1Mi, such as 8Gi or 8000Mi, "
             'not "8GB" (bitfusion.io/gpu-memory).',
         ),
         (
@@ -200,12 +200,12 @@ def test_policy_and_webhook_refuse_the_same_combinations(judge: Judge, limits: d
         ),
         (
             {f"{GPU}amount": "1", f"{GPU}memory": "8"},
-            "The memory of a Bitfusion GPU is an amount of at least 1Mi, as in 8Gi or 8000Mi, "
+            "The memory of a Bitfusion GPU is an amount of at least 1Mi, such as 8Gi or 8000Mi, "
             'not "8" (bitfusion.io/gpu-memory). Without a unit the value is in bytes: write 8Gi.',
         ),
         (
             {f"{GPU}amount": "1", f"{GPU}memory": "8192"},
-            "The memory of a Bitfusion GPU is an amount of at least 1Mi, as in 8Gi or 8000Mi, "
+            "The memory of a Bitfusion GPU is an amount of at least 1Mi, such as 8Gi or 8000Mi, "
             'not "8192" (bitfusion.io/gpu-memory). Without a unit the value is in bytes: write 8192Mi.',
         ),
         (
@@ -233,7 +233,7 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(
             {f"{GPU}50": "1"},
             {f"{GPU}50": 2},
             'The requests have "2" and the limits "1" (bitfusion.io/gpu-50), so no pod can be '
-            "made. Leave it out of the requests.",
+            "created. Leave it out of the requests.",
         ),
     ],
 )

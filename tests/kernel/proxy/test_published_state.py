@@ -255,9 +255,9 @@ def test_peers_that_flood_or_never_read_delay_no_cell(proxy: StartProxy) -> None
 def test_what_is_no_kernel_of_ours_is_told_in_words(tmp_path: Path) -> None:
     for content, why in [
         (None, "No such file"),
-        ("{", "is none"),
+        ("{", "is not valid"),
         ('{"key": ""}', "an empty key"),
-        ("[]", "is none"),
+        ("[]", "is not valid"),
     ]:
         connection_file = tmp_path / "kernel-5e.json"
         if content is not None:

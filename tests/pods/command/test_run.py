@@ -337,7 +337,7 @@ def test_a_viewer_is_refused_in_plain_words(cluster: Cluster, tmp_path: Path) ->
 def test_a_size_without_a_rule_is_refused_with_the_sizes_there_are(notebook: Notebook) -> None:
     done = notebook.run("run", "-n", "1", "-p", "0.5", "--", "true")
     assert done.returncode == 1
-    assert "Error: GPU pod: this cluster has not offer GPUs in this size: " in done.told
+    assert "Error: GPU pod: this cluster does not offer GPUs in this size: " in done.told
     assert "whole" in done.told
 
 

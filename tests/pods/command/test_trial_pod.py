@@ -81,13 +81,13 @@ def test_it_takes_no_gpu_and_no_budget_and_waits_for_neither(notebook: Notebook,
 
 
 def test_without_the_option_no_pod_is_made(notebook: Notebook) -> None:
-    assert not any("Check making" in line for line in said(notebook))
+    assert not any("Check creating" in line for line in said(notebook))
     assert not notebook.node.agents
 
 
 def test_a_viewer_and_a_quota_are_told_in_the_words_of_a_run(cluster: Cluster, tmp_path: Path) -> None:
     with notebook_in(cluster, tmp_path, rules=VIEW) as notebook:
-        line = of(said(notebook, "--connect"), "Check making")
+        line = of(said(notebook, "--connect"), "Check creating")
         assert line.startswith("[FATAL   ]"), line
         assert "may not create pods in the namespace" in line
 
@@ -95,7 +95,7 @@ def test_a_viewer_and_a_quota_are_told_in_the_words_of_a_run(cluster: Cluster, t
 def test_a_quota_is_told(notebook: Notebook) -> None:
     quota = {"metadata": {"name": "none"}, "spec": {"hard": {"count/secrets": "0"}}}
     notebook.cluster.client.create(f"/api/v1/namespaces/{notebook.namespace}/resourcequotas", quota)
-    line = of(said(notebook, "--connect"), "Check making")
+    line = of(said(notebook, "--connect"), "Check creating")
     assert "quota" in line, line
     assert not notebook.gpu_pods()
 

@@ -203,8 +203,8 @@ def test_nothing_is_renewed_before_it_is_made(pool: Pool) -> None:
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        (lambda pem: b"x", "it holds no certificate in PEM"),
-        (lambda pem: pem.partition(b"-----BEGIN PRIVATE")[0], "it holds no private key in PEM"),
+        (lambda pem: b"x", "it holds no certificate in PEM format"),
+        (lambda pem: pem.partition(b"-----BEGIN PRIVATE")[0], "it holds no private key in PEM format"),
         (
             lambda pem: pem.partition(b"-----BEGIN PRIVATE")[0] + certified("x").key,
             "its key does not belong to its certificate",
@@ -245,7 +245,7 @@ def test_what_others_put_there_is_not_used(pool: Pool, tmp_path: Path) -> None:
 def test_contexts_need_certificates_that_can_be_used(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("x")
     for text in ("", "x", "é"):
-        with pytest.raises(ValueError, match="it holds no certificate in PEM"):
+        with pytest.raises(ValueError, match="it holds no certificate in PEM format"):
             client_context(text)
     for name in ("x", "none"):
         with pytest.raises(PoolUnreadable, match=rf"{name} cannot be used: .*certificate create --host HOST"):
