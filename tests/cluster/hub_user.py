@@ -45,10 +45,6 @@ class HubUser(JupyterServer):
         fields = {f"profile-option-{profile}--{name}": value for name, value in options.items()}
         self._page(form, {"profile": profile, **fields})
 
-    def start_again(self) -> None:
-        """As `Start My Server` of a token's owner does it: without a choice."""
-        self._api("POST", f"/users/{self.name}/server")
-
     def progress(self, limit_s: float = 60) -> list[dict[str, Any]]:
         """All that the page of the start tells until it is over."""
         request = urllib.request.Request(f"{self._hub}/api/users/{self.name}/server/progress")

@@ -259,8 +259,8 @@ def test_all_that_the_queue_does_is_let_through(thief: Thief) -> None:
 # Nobody goes around the queue.
 
 NO_GATE = (
-    "Pods that ask for units of the Bitfusion pool (bitfusion.io/gpu) must wait in its queue; this one has no "
-    "scheduling gate bitfusion.io/queue. Request a size instead, such as bitfusion.io/gpu-50, where the "
+    "Pods that ask for units of the Bitfusion pool (bitfusion.io/gpu) must wait in its queue; this one has "
+    "no scheduling gate bitfusion.io/queue. Request a size instead, such as bitfusion.io/gpu-50, where the "
     "injector serves; or add the gate to spec.schedulingGates and leave spec.nodeName empty."
 )
 TAKEN_AWAY = (
