@@ -96,7 +96,7 @@ class Admin:
         def well() -> bool:
             done = self._shell(commands)
             said[:] = [done.stdout]
-            return done.returncode == 0
+            return "Nothing to do" in done.stdout
 
         wait_until(well, lambda: said[0], 120)
         return said[0]
