@@ -129,6 +129,7 @@ export class Model implements IDisposable {
 
   /** A kernel as it is now; null: it is gone. */
   put(id: string, kernel: IKernel | null): void {
+    this._meanwhile?.push([id, kernel]);
     if (!this._state) {
       return;
     }
@@ -162,11 +163,16 @@ export class Model implements IDisposable {
 
   private async _ask(): Promise<void> {
     this._askedAt = Date.now();
+    const meanwhile: [string, IKernel | null][] = (this._meanwhile = []);
     try {
       this._state = await this._source.state();
       this._ahead = this._state.now - Date.now() / 1000;
       this._error = null;
+      this._meanwhile = null;
+      // the answer may be from before these; what is newer than both is still to come
+      meanwhile.forEach(([id, kernel]) => this.put(id, kernel));
     } catch (error) {
+      this._meanwhile = null;
       this._error =
         error instanceof ApiError ? error : new ApiError('internal', String(error));
       if (!this.isMissing) {
@@ -208,6 +214,8 @@ export class Model implements IDisposable {
   private readonly _changed = new Signal<this, void>(this);
   private readonly _ticked = new Signal<this, void>(this);
   private _state: IState | null = null;
+  /** What was put while the server answers. */
+  private _meanwhile: [string, IKernel | null][] | null = null;
   private _error: ApiError | null = null;
   private _ahead = 0;
   private _askedAt = 0;

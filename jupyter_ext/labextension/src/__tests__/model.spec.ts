@@ -50,6 +50,25 @@ test('an event changes one kernel without a question', async () => {
   expect([changes, asked]).toEqual([2, 1]);
 });
 
+test.each([0, 1])(
+  'what events tell while the server answers stays, after %d answers',
+  async answers => {
+    for (let each = 0; each < answers; each++) {
+      await model.refresh();
+    }
+    answer = () => {
+      model.take({ what: 'kernel', kernel_id: 'k1', state: kernel(HELD) });
+      model.take({ what: 'kernel', kernel_id: 'k2', state: null });
+      return state({ kernels: [kernel(), kernel({ id: 'k2' })] });
+    };
+    await model.refresh();
+    expect(model.kernels.map(each => [each.id, each.state])).toEqual([['k1', 'running']]);
+    answer = () => state({ kernels: [kernel()] });
+    await model.refresh();
+    expect(model.kernel('k1')?.state).toBe('none'); // this answer is newer
+  }
+);
+
 test('a pool that has changed is asked for once, and only where it is shown', async () => {
   model.take({ what: 'pool' });
   jest.useFakeTimers();
