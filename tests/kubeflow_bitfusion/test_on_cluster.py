@@ -136,9 +136,9 @@ def test_two_writers_do_not_undo_each_other(platform: Platform, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("what", "change"),
     [
-        ("spawner_ui_config.yaml alone", {"data": {"other": "x"}}),
-        ("bitfusion.io/form-before alone", {"metadata": {"annotations": {"other": "x"}}}),
-        ("no labels", {"metadata": {"labels": {"other": "x"}}}),
+        ("only the key spawner_ui_config.yaml", {"data": {"other": "x"}}),
+        ("only the annotation bitfusion.io/form-before", {"metadata": {"annotations": {"other": "x"}}}),
+        ("not change labels", {"metadata": {"labels": {"other": "x"}}}),
     ],
 )
 def test_the_policy_holds_the_account_to_the_forms_file(
@@ -173,7 +173,7 @@ def test_a_size_that_no_rule_serves_stops_the_job(
         platform.client.get(f"{MAPS}/bitfusion-gpu-pods")["data"]["pods.yaml"]
     )
     assert form(platform, f"{tmp_path}/sizes.yaml", "--apply", f"--pods={tmp_path}/pods.yaml") == 1
-    assert "is a size that no rule of pods.yaml serves" in capsys.readouterr().err
+    assert "is a size that no rule in pods.yaml serves" in capsys.readouterr().err
     assert platform.form() == before
     (tmp_path / "sizes.yaml").write_text("# none\n")
     assert form(platform, f"{tmp_path}/sizes.yaml", "--apply", f"--pods={tmp_path}/pods.yaml") == 0
@@ -449,7 +449,7 @@ FAULTS = {
         "injector call",
         FAIL,
         "does not reach it: .*444",
-        "let the API server connect to TCP port 8443",
+        "let the API server connect to their TCP port 8443",
     ),
     "the self-check is gone": Fault(
         changed(PODS_HOOK, {"op": "remove", "path": "/webhooks/1"}),

@@ -189,7 +189,7 @@ def test_one_gpu_goes_from_one_to_the_other_and_back(
 
     ada.choose("¼ GPU")
     expect(ada.says("¼ GPU · idle")).to_be_visible()
-    warned = ada.told("train.ipynb gives 1 GPU × 25 % back in")
+    warned = ada.told("train.ipynb releases 1 GPU × 25 % in")
     warned.get_by_role("button", name="Keep").click()
     expect(ada.told("This kernel keeps its GPU until")).to_be_visible()
     picture(ada, "6 ada has another size and keeps it")
