@@ -73,7 +73,7 @@ def test_a_test_that_does_not_run_what_it_names_fails() -> None:
         (block.commands, StopIteration),
     ):
         ran(did)
-        call = pytest_pyfunc_call(item(f"{block.page}#{block.heading}"))  # type: ignore[arg-type]
+        call = pytest_pyfunc_call(item(f"{block.page}#{block.heading}"))  # type: ignore[arg-type]  # of a test only its marks are asked
         next(call)
         with pytest.raises(ends):
             call.send(None)

@@ -85,7 +85,8 @@ def _refused(seen: Seen) -> dict[str, list[str]]:
     """Namespaces for which the last Event about their token says that there is none, by its message."""
     newest: dict[str, RawObject] = {}
     for event in seen.items(TOLD):
-        name = text(mapping(event.get("involvedObject")).get("name"))
+        # who writes Events in a namespace can name any other in them
+        name = text(metadata_of(event).get("namespace"))
         if event.get("reason") in (READY, *WITHOUT_A_TOKEN) and _when(event) >= _when(newest.get(name, {})):
             newest[name] = event
     found: dict[str, list[str]] = {}

@@ -59,7 +59,7 @@ def _build(targets: list[str], source: Path, folder: Path, epoch: int) -> list[P
 
 
 if __name__ == "__main__":
-    wheel.build = _build  # type: ignore[assignment]
+    wheel.build = _build  # type: ignore[assignment]  # plays it with fewer words
     registry._get = _asked
     option, module, *words = sys.argv[1:]
     assert (option, module) == ("-m", "tools.images")

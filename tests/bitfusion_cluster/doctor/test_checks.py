@@ -449,11 +449,15 @@ def test_identity() -> None:
     only(check_identity, world, OK, "tokens for 1 namespace")
     world.put(TOLD, told("ada", "NotIssued", 2, "gone"), told("ada", "Ready", 1))
     only(check_identity, world, FAIL, "no token for ada: gone", "logs deployment/bitfusion-identity")
+    forged = {**told("ada", "NotIssued", 3, "forged"), "metadata": {"namespace": "evil"}}
+    world.put(TOLD, told("ada", "Ready", 2), forged)
+    only(check_identity, world, FAIL, "no token for evil: forged", "logs deployment/bitfusion-identity")
 
 
 def told(namespace: str, reason: str, minute: int, message: str = "") -> dict[str, Any]:
     """An Event of `bitfusion-identity`."""
     return {
+        "metadata": {"namespace": namespace},
         "involvedObject": {"kind": "Namespace", "name": namespace},
         "reason": f"BitfusionIdentity{reason}",
         "lastTimestamp": f"2026-01-01T00:0{minute}:00Z",

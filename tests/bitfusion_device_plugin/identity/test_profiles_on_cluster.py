@@ -313,7 +313,6 @@ def test_with_the_manifests_the_tokens_of_all_profiles_and_the_notes_go(
     identity.process.stop()
     delete = ("delete", "--wait=false", "--namespace", identity.namespace)
     identity.cluster.kubectl(*delete, f"serviceaccount/{NAME}", f"clusterrole/{NAME}")
-    for namespace in (profile, opted_in):
-        wait_until(lambda namespace=namespace: identity.secret(namespace) is None, namespace, 60)  # type: ignore[misc]
+    wait_until(lambda: [identity.secret(each) for each in (profile, opted_in)] == [None] * 2, limit_s=60)
     notes = f"/api/v1/namespaces/{identity.namespace}/configmaps/{NAME}"
     wait_until(lambda: not identity.cluster.client.exists(notes), notes, 60)
