@@ -152,6 +152,13 @@ def thaw(pid: int) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
+def unread_bytes(pid: int) -> int:
+    """What has come on the process's TCP connections (IPv4), and it has not read."""
+    links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return sum(int(row[4].partition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in links)
+
+
 def _thread_states(pid: int) -> list[str]:
     threads = Path(f"/proc/{pid}/task").iterdir()
     return [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 from bitfusion_client.command.client_lines import Line
@@ -13,14 +14,17 @@ from bitfusion_client.command.client_output import parse_line
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import prepare_folder, read_authority, write_client_files
 from tests.pool.client.network_user import keeper_of
-from tests.pool.network.cutting_proxy import CuttingProxy
+from tests.pool.network.cutting_proxy import CuttingProxy, Side
 from tests.pool.pool_client import PoolClient
 from tests.pool.service.tls_client import HOST, NetworkService
 from tests.support.machine import scaled
-from tests.support.processes import freeze, read_process
+from tests.support.processes import freeze, read_process, thaw, unread_bytes
 from tests.support.waiting import wait_until
 
 LIMIT_S = 20.0
+HEARTBEATS_S, ANSWER_S = 1.0, 0.1
+"""Within which a service with heartbeats of 0.5 s has been asked, and within which its answer has come."""
+
 ROUTERS, PROXY, NOTHING = "routers", "proxy", "nothing"
 SLEEPER = ("sh", "-c", "echo $$; exec sleep 3600")
 
@@ -95,12 +99,24 @@ class FarUser:
         assert self._process is not None
         return keeper_of(self._process.pid)
 
-    def kill(self) -> None:
-        """SIGKILL of the program and of all that could give its GPU back."""
+    def kill(self, unread: bool = False) -> None:
+        """SIGKILL of the program and of all that could give its GPU back.
+
+        At a moment when all that has come is read, or else when something is `unread`: the connection is then
+        reset, as a router may also do.
+        """
         process = self._process
         assert process is not None
         keeper = keeper_of(process.pid)
         freeze(process.pid)  # or it starts another keeper
+        if unread:
+            self.proxy.hold(Side.SERVICE)
+            time.sleep(scaled(HEARTBEATS_S))
+            freeze(keeper)
+            self.proxy.flow()
+            wait_until(lambda: unread_bytes(keeper), "an answer", LIMIT_S)
+        else:
+            wait_until(lambda: _stands_with_all_read(keeper), "the keeper with nothing unread", LIMIT_S)
         for pid in (keeper, process.pid, self.program):
             os.kill(pid, signal.SIGKILL)
         process.wait()
@@ -130,3 +146,12 @@ class FarUser:
         for stream in (process.stdout, process.stderr):
             assert stream is not None
             stream.close()
+
+
+def _stands_with_all_read(pid: int) -> bool:
+    freeze(pid)
+    time.sleep(scaled(ANSWER_S))
+    if unread_bytes(pid) == 0:
+        return True
+    thaw(pid)
+    return False

@@ -181,17 +181,25 @@ def test_a_program_has_ended_before_its_gpu_is_anothers(base: Path, stack: ExitS
     assert away.ends_in_s is not None
 
 
-@pytest.mark.parametrize(("way", "earliest"), [(NOTHING, "closed"), (ROUTERS, "closed"), (PROXY, "silent")])
+@pytest.mark.parametrize(
+    ("way", "unread", "earliest"),
+    [
+        (NOTHING, False, "closed"),
+        (ROUTERS, False, "closed"),
+        (PROXY, False, "silent"),
+        pytest.param(ROUTERS, True, "silent", marks=pytest.mark.long),
+    ],
+)
 def test_when_the_gpus_of_a_client_that_was_killed_are_free(
-    base: Path, stack: ExitStack, way: str, earliest: str
+    base: Path, stack: ExitStack, way: str, unread: bool, earliest: str
 ) -> None:
-    times = {"closed": 1.0, "silent": 6.0 if way == PROXY else 40.0, "heartbeat": 0.5}
+    times = {"closed": 1.0, "silent": 6.0 if earliest == "silent" else 40.0, "heartbeat": 0.5}
     service = served(base, stack, *(f"--{name}-s={scaled(seconds):g}" for name, seconds in times.items()))
     user = user_of(service, base, stack, "ada", way)
     user.run()
     service.until_entries(1)
     killed_at = time.monotonic()
-    user.kill()
+    user.kill(unread)
     service.until_entries(0)
     # its last word is up to a heartbeat older, and the answer, which is waited for
     assert time.monotonic() - killed_at >= scaled(times[earliest]) - 2 * scaled(times["heartbeat"])
