@@ -118,10 +118,11 @@ def test_markup_in_a_file_its_name_and_a_wait_is_shown_as_text(page: Page, lab: 
     chip = page.locator(".bf-mod-toolbar .bf-Chip")
     chip.wait_for()
     kernel = lab.kernel()
-    shown = {"text/plain": hostile("plain"), MIME_TYPE: waits() | {"kernel_id": kernel}}
+    wait = waits()
+    shown = {"text/plain": hostile("plain"), MIME_TYPE: wait | {"kernel_id": kernel}}
     lab.write(name, "bitfusion", metadata, [nbformat.v4.new_output("display_data", data=shown)])
     page.reload()
-    lab.tell(kernels={kernel: waits()}, events=[{"what": "pool"}])
+    lab.tell(kernels={kernel: wait}, events=[{"what": "pool"}])
     box = page.locator(".jp-OutputArea-output .bf-Wait")
     for field in ("held-by", "before", "why"):
         expect(box).to_contain_text(hostile(field))
