@@ -1,4 +1,4 @@
-"""What docs/reference/device-plugin.md says of the device plugin's options and metrics is what there is."""
+"""What docs/reference/device-plugin.md says of the device plugin's options is what there is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import re
 from pathlib import Path
 
-from bitfusion_device_plugin.plugin.metrics import PluginMetrics
 from bitfusion_device_plugin.plugin.settings import TABLE, Settings
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "device-plugin.md"
@@ -29,12 +28,3 @@ def test_every_option_is_in_the_guide_with_its_default() -> None:
             default = defaults[setting.name]
             if f"`{setting.option}`" in first and isinstance(default, (int, float)):
                 assert f"{default:g}" in text.partition("Default: ")[2], setting.option
-
-
-def test_every_metric_is_in_the_guide_with_its_label() -> None:
-    rows = {first.strip("`"): text for first, text in _rows("metric").items()}
-    metrics = {metric.name: metric for metric in PluginMetrics().all}
-    assert rows.keys() == metrics.keys()
-    for name, metric in metrics.items():
-        if metric.label:
-            assert metric.label in rows[name], name
