@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,16 @@ def test_the_port_is_that_of_the_settings() -> None:
     assert "TCP port 9000" in next(iter(check_network(world.seen()))).seen
 
 
+def test_the_policies_of_thousands_of_namespaces_take_no_longer_than_a_second() -> None:
+    names = [f"n{at}" for at in range(3000)]
+    spec = {"podSelector": {"matchLabels": {"app": "other"}}}
+    policies = [named("p", name, spec=spec) for name in names]
+    world = World().engine().users(*names).put(places.NETWORK_POLICIES, *policies)
+    began = time.process_time()
+    assert [each.state for each in check_network(world.seen())] == [OK]
+    assert time.process_time() - began < 1
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -153,6 +164,22 @@ def test_what_does_not_go_together_is_told(
         status = int(str(ended.code))
     assert status == 2
     assert told in capsys.readouterr().err
+
+
+def test_the_kubeconfig_that_cannot_be_read_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none")
+    place = "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"  # as it was at the import
+    monkeypatch.setattr(place, f"{tmp_path}/none")
+    assert main(["doctor"]) == 1
+    assert f"were found: {tmp_path}/none: it has" in capsys.readouterr().err
+    for path, why in ((tmp_path / "none", "No such file or directory"), (tmp_path, "Is a directory")):
+        assert main(["doctor", f"--kubeconfig={path}"]) == 1
+        err = capsys.readouterr().err
+        assert f'"{path}": ' in err
+        assert why in err
 
 
 def test_no_way_into_a_cluster_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
