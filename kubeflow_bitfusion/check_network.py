@@ -63,6 +63,6 @@ def _port(seen: Seen) -> int:
     data = mapping(mapping(seen.one(gpu_pod_settings(seen.namespace))).get("data"))
     try:
         port = mapping(yaml.safe_load(text(data.get("pods.yaml")))).get("port")
-    except (yaml.YAMLError, ValueError, RecursionError):
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError):
         port = None  # told by the check of the engine
     return port if isinstance(port, int) else DEFAULT_PORT

@@ -60,6 +60,7 @@ def with_sizes(sizes: str) -> str:
         (NEWER, "sizes: [{label: H, share: 50}]", "sizes", FAIL, "no rule of pods.yaml serves H"),
         (NEWER, "sizes: 1", "sizes", FAIL, "must be a list"),
         (NEWER, "{", "sizes", FAIL, "is not YAML"),
+        (NEWER, "!!bool x", "sizes", FAIL, "has a value that cannot be read"),
     ],
 )
 def test_the_form(text: str, sizes: str, check: str, state: str, seen: str) -> None:

@@ -342,6 +342,7 @@ def test_units_of_a_pool() -> None:
         ("[]", "", "names no client"),
         ("- {kind: other}", "", "names no client"),
         ("{", "", "clients.yaml is not YAML"),
+        ("!!bool x", "", "clients.yaml is not YAML"),
         ("- {kind: pods}", "rules: 1", "rules"),
         ("- {kind: pods}", "{", "pods.yaml is not YAML"),
     ],
