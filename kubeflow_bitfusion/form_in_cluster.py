@@ -123,6 +123,7 @@ def run(options: argparse.Namespace) -> int:
         return put_in(form.text, form.before, sizes, image, CONFIG_FILE)
 
     from bitfusion_cluster.api.client import connect
+    from bitfusion_cluster.api.errors import NoAnswer
 
     api = connect(options.kubeconfig)
     try:
@@ -132,6 +133,9 @@ def run(options: argparse.Namespace) -> int:
             raise
         print(f"{error.headline} Nothing was done.")
         return 0
+    except NoAnswer as error:
+        error.next_step = "check the API server and the network to it, and run the command again."
+        raise
     finally:
         api.close()
     lines = _words(options, form, changed, written)

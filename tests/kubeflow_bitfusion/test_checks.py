@@ -191,6 +191,20 @@ def test_no_way_into_a_cluster_is_one_line(tmp_path: Path, capsys: pytest.Captur
         assert "it has no credentials that can be used" in err
 
 
+def test_a_command_that_asks_once_does_not_say_that_it_asks_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").write_text(
+        "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"
+        "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "users: [{name: a, user: {token: t}}]\n"
+    )
+    assert main(["form", "--give-back", f"--kubeconfig={tmp_path}/config"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "\nWhat to do: check the API server and the network to it, and run the command again.\n"
+    )
+
+
 def test_help_waits_for_no_library_of_a_cluster() -> None:
     code = "import json, sys; import kubeflow_bitfusion.cli; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)

@@ -431,6 +431,18 @@ def test_the_trial_of_a_notebook(answer: Any, state: str, seen: str, todo: str) 
     assert world.sent == [(places.pods("ada"), True)]
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [NoAnswer(answered="timed out"), ServerError(500, "I", 'failed calling webhook "x.y": timed out')],
+)
+def test_what_answers_nobody_is_waited_for_once(failure: Exception) -> None:
+    names = [f"n{at}" for at in range(9)]
+    world = World().engine().users(*names)
+    world.answers = {places.pods(name): failure for name in names}
+    only(check_notebooks, world, FAIL, "refused in n0: .*timed out")
+    assert len(world.sent) == 1
+
+
 def test_where_all_namespaces_are_served_only_profiles_are_tried() -> None:
     world = World().engine().users("ada", selector={})
     list(check_notebooks(world.seen()))
