@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import BitfusionError, UsageError
+from bitfusion_client.kubernetes.names import GROUP
 from bitfusion_client.kubernetes.raw_objects import (
     annotations_of,
     containers_of,
@@ -226,7 +227,13 @@ def _sizes(path: str | None) -> SizeList | None:
 
 def _words(options: argparse.Namespace, form: FormFile, changed: Changed, written: bool) -> list[str]:
     where = f"ConfigMap {form.name} in namespace {options.namespace}"
-    if options.give_back:
+    if options.give_back and form.before is None and GROUP in form.text:
+        lines = [
+            f"The notebook form stays as it is ({where}): nothing notes that --apply put in the Bitfusion "
+            "entries. If they are not from your own file, remove them:",
+            f"  kubectl -n {options.namespace} edit configmap {form.name}",
+        ]
+    elif options.give_back:
         done = f"The notebook form has been restored ({where})."
         lines = [
             done if written else f"The notebook form has no Bitfusion entries ({where}): nothing was done."

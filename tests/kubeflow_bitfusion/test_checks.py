@@ -20,8 +20,9 @@ from jupyter_ext.spawner.yaml_document import parse_document
 from kubeflow_bitfusion.check_form import check_form
 from kubeflow_bitfusion.check_network import check_network
 from kubeflow_bitfusion.cli import main
-from kubeflow_bitfusion.form_in_cluster import NoForm, find_form
+from kubeflow_bitfusion.form_in_cluster import KEPT, NoForm, find_form
 from tests.bitfusion_cluster.doctor.objects import World, named
+from tests.bitfusion_cluster.fake_api import FakeApi
 from tests.jupyter_ext.spawner.spawner_configs import NEWER
 
 ROOT = Path(__file__).parents[2]
@@ -191,14 +192,38 @@ def test_no_way_into_a_cluster_is_one_line(tmp_path: Path, capsys: pytest.Captur
         assert "it has no credentials that can be used" in err
 
 
+@pytest.mark.parametrize("kept", [None, "cut off", "[" * 200_000])
+def test_sizes_that_nobody_noted_are_not_said_to_be_gone(
+    kept: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world, api = form(with_sizes(SIZES)), FakeApi()
+    about = {"namespace": "kubeflow", "annotations": {} if kept is None else {KEPT: kept}}
+    names = {FORM: "jupyter-web-app-deployment", MAP: "jupyter-web-app-config-abc"}
+    for path, collection in ((FORM, "/apis/apps/v1/deployments"), (MAP, "/api/v1/configmaps")):
+        api.put(collection, {**world.paths[path], "metadata": {**about, "name": names[path]}})
+    (tmp_path / "config").write_text(CONFIG.replace("SERVER", api.url))
+    try:
+        assert main(["form", "--give-back", f"--kubeconfig={tmp_path}/config"]) == 0
+        stored = api.object("/api/v1/configmaps", "kubeflow", names[MAP])
+    finally:
+        api.close()
+    assert stored is not None
+    assert stored["data"]["spawner_ui_config.yaml"] == with_sizes(SIZES)
+    assert "nothing notes that --apply put in the Bitfusion entries" in capsys.readouterr().out
+
+
+CONFIG = """\
+current-context: a
+contexts: [{name: a, context: {cluster: a, user: a}}]
+clusters: [{name: a, cluster: {server: 'SERVER'}}]
+users: [{name: a, user: {token: t}}]
+"""
+
+
 def test_a_command_that_asks_once_does_not_say_that_it_asks_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "config").write_text(
-        "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"
-        "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n"
-        "users: [{name: a, user: {token: t}}]\n"
-    )
+    (tmp_path / "config").write_text(CONFIG.replace("SERVER", "http://127.0.0.1:1"))
     assert main(["form", "--give-back", f"--kubeconfig={tmp_path}/config"]) == 1
     assert capsys.readouterr().err.endswith(
         "\nWhat to do: check the API server and the network to it, and run the command again.\n"
