@@ -31,6 +31,7 @@ from jupyter_ext.spawner.kustomize import CONFIG_FILE, CONFIG_MAP, CONTAINER, DE
 from jupyter_ext.spawner.preset_options import check_image
 from jupyter_ext.spawner.sizes import SizeList, parse_sizes
 from jupyter_ext.spawner.yaml_document import read_document
+from kubeflow_bitfusion.cluster_options import add_kubeconfig, namespace_name
 
 if TYPE_CHECKING:
     from bitfusion_client.kubernetes.raw_objects import RawObject
@@ -96,11 +97,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--give-back", action="store_true", help="remove them again and restore what was there before"
     )
     group.add_argument(
-        "--namespace", metavar="NAME", default=NAMESPACE, help=f"where the form is (default: {NAMESPACE})"
+        "--namespace",
+        metavar="NAME",
+        type=namespace_name,
+        default=NAMESPACE,
+        help=f"where the form is (default: {NAMESPACE})",
     )
-    group.add_argument(
-        "--kubeconfig", metavar="FILE", help="the cluster (default: this pod's, otherwise kubectl's)"
-    )
+    add_kubeconfig(group)
     group.add_argument("--if-there", action="store_true", help="do not fail if the cluster has no such form")
     parser.set_defaults(command=run)
 

@@ -153,6 +153,8 @@ def test_the_policies_of_thousands_of_namespaces_take_no_longer_than_a_second() 
         (["--give-back", "--hook"], "--hook cannot be combined with --give-back"),
         (["s.yaml", "--give-back"], "--give-back takes neither a list of sizes"),
         (["--apply", "--pods", "x"], "--pods needs a list of sizes"),
+        (["--apply", "--namespace", "../a"], "must be a namespace's name, such as kubeflow: '../a'"),
+        (["--apply", "--namespace", ""], "must be a namespace's name"),
         (["--if-there"], "are for --apply and --give-back"),
         (["s.yaml", "--kubeconfig", "x"], "are for --apply and --give-back"),
     ],
@@ -182,6 +184,18 @@ def test_the_kubeconfig_that_cannot_be_read_is_named(
         err = capsys.readouterr().err
         assert f'"{path}": ' in err
         assert why in err
+
+
+@pytest.mark.parametrize("namespace", ["\udcff", "", "a b", "ü", "a" * 64, "a/b", "-a", "a\n"])
+def test_a_namespace_that_can_be_none_is_wrongly_asked(
+    namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", f"--namespace={namespace}"])
+    assert ended.value.code == 2
+    err = capsys.readouterr().err.splitlines()[-1]
+    assert "must be a namespace's name, such as kubeflow: " in err
+    assert err.isprintable()
 
 
 def test_no_way_into_a_cluster_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
