@@ -123,6 +123,11 @@ def _found(seen: Seen, data: RawObject, namespace: str, pods: tuple[int, int, in
         todo = f"no node takes its pods ({message}): {kubectl} describe pods -l app.kubernetes.io/name={name}"
     elif reason in STARTING:
         todo = f"its Events say what it waits for: {kubectl} describe pods -l app.kubernetes.io/name={name}"
+    elif not reason and ready >= wanted:
+        todo = (
+            "an upgrade is under way: look again in a minute; if it does not end: "
+            f"{kubectl} describe pods -l app.kubernetes.io/name={name}"
+        )
     elif not reason:
         todo = f"no pod is created: {kubectl} describe replicaset -l app.kubernetes.io/name={name}"
     else:

@@ -323,7 +323,7 @@ class Keeper:
         self._context.metrics.show(known.states, min(list(known.renewals.values()), default=0.0))
 
     def _tell(self, namespace: NamespaceRecord, event: Said) -> None:
-        """Create an Event, unless the same was the last one of its reason; that it fails harms nobody."""
+        """Create an Event, unless the namespace was told the same last; that it fails harms nobody."""
         said = (event.reason, event.message)
         if self._known.told.get(namespace.name) == said:
             return

@@ -161,6 +161,8 @@ def test_an_upgrade_that_hangs_is_seen_behind_the_older_pods_that_are_ready() ->
     world = World().put(DEPLOYMENTS, stuck).put(places.pods("kubeflow"), waiting("ImagePullBackOff"))
     seen = r"2 of 2 ready, 1 of them updated: ImagePullBackOff registry.example.com/a:1"
     only(check_programs, world, WARN, seen, "make images")
+    world.put(places.pods("kubeflow"))
+    only(check_programs, world, WARN, "2 of 2 ready, 1 of them updated$", "an upgrade is under way")
 
 
 def test_more_pods_than_wanted_during_an_upgrade_are_no_fault() -> None:
