@@ -45,7 +45,7 @@ def own_daemon_sets(seen: Seen) -> list[RawObject]:
     return [
         each
         for each in seen.items(daemon_sets())
-        if labels_of(each).get(PART_OF) == OURS and metadata_of(each).get("namespace") not in users
+        if labels_of(each).get(PART_OF) == OURS and text(metadata_of(each).get("namespace")) not in users
     ]
 
 

@@ -248,6 +248,13 @@ def test_calls_of_webhooks(answer: Any, takes: float, state: str, seen: str, tod
     assert world.sent == [(LEASES, True)]
 
 
+@pytest.mark.parametrize("emptied", [{}, {"webhooks": []}, {"webhooks": None}])
+def test_a_configuration_without_webhooks(emptied: dict[str, Any]) -> None:
+    world = webhooks()
+    world.paths[places.POD_WEBHOOKS] = emptied
+    only(check_webhooks, world, FAIL, "bitfusion-pod-injection has no pods.bitfusion.io")
+
+
 def test_a_configuration_that_is_gone() -> None:
     world = webhooks()
     del world.paths[places.POD_WEBHOOKS]
