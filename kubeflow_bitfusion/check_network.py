@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from bitfusion_client.kubernetes.raw_objects import mapping, metadata_of, text
 from bitfusion_cluster.doctor.engine import engine_of
@@ -11,6 +12,9 @@ from bitfusion_cluster.doctor.places import NETWORK_POLICIES, gpu_pod_settings
 from bitfusion_cluster.doctor.seen import Seen
 from bitfusion_cluster.doctor.served import users_of
 from bitfusion_pods.places.network_policies import EGRESS, INGRESS, direction
+
+if TYPE_CHECKING:
+    from bitfusion_client.kubernetes.raw_objects import RawObject
 
 NOTEBOOK = {"metadata": {"labels": {"notebook-name": "doctor", "app": "doctor", "statefulset": "doctor"}}}
 GPU_POD = {"metadata": {"labels": {"bitfusion.io/gpu-pod-of": "doctor-0"}}}
@@ -30,10 +34,12 @@ def check_network(seen: Seen) -> Iterator[Finding]:
     if not engine_of(seen).has_pods:
         return
     port = _port(seen)
-    policies = seen.items(NETWORK_POLICIES)
+    policies: dict[str, list[RawObject]] = {}
+    for each in seen.items(NETWORK_POLICIES):
+        policies.setdefault(text(metadata_of(each).get("namespace")), []).append(each)
     blocked: list[Finding] = []
     for namespace in sorted(users_of(seen)):
-        own = [each for each in policies if metadata_of(each).get("namespace") == namespace]
+        own = policies.get(namespace, [])
         for which, of, peer, words, todo in (
             (EGRESS, NOTEBOOK, GPU_POD, "out of notebooks", LET_OUT),
             (INGRESS, GPU_POD, NOTEBOOK, "into GPU pods", LET_IN),
@@ -57,6 +63,6 @@ def _port(seen: Seen) -> int:
     data = mapping(mapping(seen.one(gpu_pod_settings(seen.namespace))).get("data"))
     try:
         port = mapping(yaml.safe_load(text(data.get("pods.yaml")))).get("port")
-    except (yaml.YAMLError, ValueError, RecursionError):
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError):
         port = None  # told by the check of the engine
     return port if isinstance(port, int) else DEFAULT_PORT

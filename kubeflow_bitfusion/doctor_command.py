@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import UsageError
+from kubeflow_bitfusion.cluster_options import add_kubeconfig, namespace_name
 
 if TYPE_CHECKING:
     from bitfusion_cluster.doctor.finding import Finding
@@ -41,11 +42,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", help="the cluster (default: this pod's, otherwise kubectl's)"
-    )
+    add_kubeconfig(parser)
     parser.add_argument(
         "--namespace",
+        type=namespace_name,
         metavar="NAME",
         help=f"where the programs are (default: where the webhooks point, otherwise {DEFAULT_NAMESPACE})",
     )
@@ -67,18 +67,18 @@ def run(options: argparse.Namespace) -> int:
 
     api = connect(options.kubeconfig)
     try:
-        namespace = options.namespace or found_namespace(seen_by(api, DEFAULT_NAMESPACE), DEFAULT_NAMESPACE)
-        found = list(look(seen_by(api, namespace)))
+        place = options.namespace or found_namespace(seen_by(api, DEFAULT_NAMESPACE), DEFAULT_NAMESPACE)
+        found = list(look(seen_by(api, place)))
     finally:
         api.close()
     if options.json:
-        print(as_json(found, namespace), end="")
+        print(as_json(found, place), end="")
     else:
         print(f"{api.server}\n")
         is_terminal = sys.stdout.isatty()
         width = shutil.get_terminal_size((100, 24)).columns
         print(table(found, width, is_terminal and not os.environ.get("NO_COLOR")))
-        print(conclusion(found, namespace))
+        print(conclusion(found, place))
     return 1 if any(each.state == FAIL for each in found) else 0
 
 

@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections.abc import Sequence
 
+from bitfusion_client.one_line import one_line
 from bitfusion_client.text_table import display_width, pad
 from bitfusion_cluster.doctor.finding import FAIL, OK, WARN, Finding
 
@@ -69,5 +70,9 @@ def as_json(findings: Sequence[Finding], namespace: str) -> str:
 def _wrapped(text: str, width: int, start: str) -> list[str]:
     # URLs and image names are longer than a narrow terminal: they are cut nowhere but where they must be
     return textwrap.wrap(
-        text, width, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
+        one_line(text, len(text)),
+        width,
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_on_hyphens=False,
     ) or [start]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bitfusion_client.errors import BitfusionError, UsageError
+from bitfusion_client.kubernetes.names import GROUP
 from bitfusion_client.kubernetes.raw_objects import (
     annotations_of,
     containers_of,
@@ -30,6 +31,7 @@ from jupyter_ext.spawner.kustomize import CONFIG_FILE, CONFIG_MAP, CONTAINER, DE
 from jupyter_ext.spawner.preset_options import check_image
 from jupyter_ext.spawner.sizes import SizeList, parse_sizes
 from jupyter_ext.spawner.yaml_document import read_document
+from kubeflow_bitfusion.cluster_options import add_kubeconfig, namespace_name
 
 if TYPE_CHECKING:
     from bitfusion_client.kubernetes.raw_objects import RawObject
@@ -95,11 +97,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--give-back", action="store_true", help="remove them again and restore what was there before"
     )
     group.add_argument(
-        "--namespace", metavar="NAME", default=NAMESPACE, help=f"where the form is (default: {NAMESPACE})"
+        "--namespace",
+        metavar="NAME",
+        type=namespace_name,
+        default=NAMESPACE,
+        help=f"where the form is (default: {NAMESPACE})",
     )
-    group.add_argument(
-        "--kubeconfig", metavar="FILE", help="the cluster (default: this pod's, otherwise kubectl's)"
-    )
+    add_kubeconfig(group)
     group.add_argument("--if-there", action="store_true", help="do not fail if the cluster has no such form")
     parser.set_defaults(command=run)
 
@@ -123,6 +127,7 @@ def run(options: argparse.Namespace) -> int:
         return put_in(form.text, form.before, sizes, image, CONFIG_FILE)
 
     from bitfusion_cluster.api.client import connect
+    from bitfusion_cluster.api.errors import NoAnswer
 
     api = connect(options.kubeconfig)
     try:
@@ -132,6 +137,9 @@ def run(options: argparse.Namespace) -> int:
             raise
         print(f"{error.headline} Nothing was done.")
         return 0
+    except NoAnswer as error:
+        error.next_step = "check the API server and the network to it, and run the command again."
+        raise
     finally:
         api.close()
     lines = _words(options, form, changed, written)
@@ -222,7 +230,13 @@ def _sizes(path: str | None) -> SizeList | None:
 
 def _words(options: argparse.Namespace, form: FormFile, changed: Changed, written: bool) -> list[str]:
     where = f"ConfigMap {form.name} in namespace {options.namespace}"
-    if options.give_back:
+    if options.give_back and form.before is None and GROUP in form.text:
+        lines = [
+            f"The notebook form stays as it is ({where}): nothing notes that --apply put in the Bitfusion "
+            "entries. If they are not from your own file, remove them:",
+            f"  kubectl -n {options.namespace} edit configmap {form.name}",
+        ]
+    elif options.give_back:
         done = f"The notebook form has been restored ({where})."
         lines = [
             done if written else f"The notebook form has no Bitfusion entries ({where}): nothing was done."

@@ -157,6 +157,35 @@ def test_an_environment_is_created_once_for_each_interpreter_and_uv(project: Pat
     assert made.read_text() == "\n\n\n", "uv would leave it there"
 
 
+def test_a_folder_that_is_no_environment_is_not_removed(project: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("mine")
+    with pytest.raises(environment.EnvironmentFailure, match=f"{home} is no virtual environment"):
+        environment.create(str(home), fake_python(tmp_path / "python"))
+    assert (home / "thesis.tex").read_text() == "mine"
+    (home / "pyvenv.cfg").write_text("")
+    environment.create(
+        str(home), fake_python(tmp_path / "python", venv='mkdir -p "$3/bin"; cp "$0" "$3/bin/python"')
+    )
+    assert not (home / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize(
+    ("raised", "status"), [(OSError(28, "No space left on device"), 1), (KeyboardInterrupt, 130)]
+)
+def test_a_full_disk_and_an_interrupt_are_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], raised: object, status: int
+) -> None:
+    def fails(*_: object) -> str:
+        raise raised  # type: ignore[misc]
+
+    monkeypatch.setattr(environment, "create", fails)
+    monkeypatch.setattr(sys, "argv", ["environment.py", "lock"])
+    assert environment.main() == status
+    assert capsys.readouterr().err == ("make: [Errno 28] No space left on device\n" if status == 1 else "")
+
+
 @pytest.mark.parametrize(("present", "asked", "enough"), [("test", "demo", True), ("demo", "test", False)])
 def test_the_tests_environment_serves_every_purpose(
     installed: list[tuple[str, ...]], folder: str, present: str, asked: str, enough: bool

@@ -16,6 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
+class WrongCheckout(Exception):
+    """What is wrong with this folder or a variable, in words for the person at the terminal."""
+
+
 @dataclass(frozen=True)
 class Checkout:
     """A state of the project.
@@ -42,11 +46,16 @@ def read(root: Path = ROOT) -> Checkout:
     """The state of this folder."""
     version = version_in((root / "pyproject.toml").read_text())
     told = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if told and not re.fullmatch("[0-9]{1,11}", told):
+        raise WrongCheckout(
+            f"SOURCE_DATE_EPOCH={told!r} must be a number of seconds since 1970, or be unset."
+        )
     top = git(root, "rev-parse", "--show-toplevel")
-    if not top or not os.path.samefile(top, root):
+    commit = git(root, "log", "-1", "--format=%H %ct")
+    if not top or not commit or not os.path.samefile(top, root):
         date = told or str(int((root / "pyproject.toml").stat().st_mtime))
         return Checkout(version, int(date))
-    revision, date = git(root, "log", "-1", "--format=%H %ct").split()
+    revision, date = commit.split()
     changed = git(root, "status", "--porcelain", "--untracked-files=no")
     return Checkout(
         version,
@@ -69,7 +78,7 @@ def version_in(pyproject: str) -> str:
     """The project's version; tomllib is missing in Python 3.10."""
     found = re.search(r'(?m)^version = "([^"]+)"$', pyproject)
     if found is None:
-        raise ValueError("pyproject.toml has no line `version = …`")
+        raise WrongCheckout("pyproject.toml has no line `version = …`")
     return found[1]
 
 

@@ -30,7 +30,19 @@ CHART = f"charts/{NAME}"
 
 def main() -> int:
     """Make the release."""
-    state = checkout.read()
+    try:
+        return _main(checkout.read())
+    except checkout.WrongCheckout as wrong:
+        print(f"dist: {wrong}", file=sys.stderr)
+        return 2
+    except (wheel.WheelFailed, OSError, subprocess.CalledProcessError) as failed:
+        print(f"dist: {failed}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(state: checkout.Checkout) -> int:
     if not state.revision:
         print("dist: a release is made of a commit: run this in a clone, with git.", file=sys.stderr)
         return 2
@@ -41,12 +53,8 @@ def main() -> int:
     FOLDER.mkdir(exist_ok=True)
     for old in [*FOLDER.glob("kubeflow*bitfusion-*"), *FOLDER.glob("SHA256SUMS")]:
         old.unlink()
-    try:
-        with tempfile.TemporaryDirectory() as place:
-            _release(Path(place), state.epoch)
-    except wheel.WheelFailed as failed:
-        print(f"dist: {failed}", file=sys.stderr)
-        return 1
+    with tempfile.TemporaryDirectory() as place:
+        _release(Path(place), state.epoch)
     for path in sorted(FOLDER.glob("kubeflow*bitfusion-*")):
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1e6:.2f} MB")
     return 0

@@ -141,6 +141,9 @@ def create(folder: str, python: str) -> str:
     stamp = os.path.join(folder, ".created")
     if read(stamp) == identity and version_of(inside):
         return inside
+    there = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+    if there and not there & {".created", "pyvenv.cfg"}:
+        raise EnvironmentFailure(f"{folder} is no virtual environment: name another folder, or remove it")
     say(f"creating {os.path.relpath(folder, ROOT)} with Python {version_of(python)}")
     shutil.rmtree(folder, ignore_errors=True)
     status, output = call([python, "-m", "venv", folder])
@@ -266,6 +269,11 @@ def main() -> int:
             return 3
         print(f"make: {failure}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"make: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

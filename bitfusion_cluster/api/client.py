@@ -21,6 +21,7 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
 from bitfusion_client.errors import WrongSetting
+from bitfusion_client.one_line import shown_value
 from bitfusion_cluster.api.errors import (
     AnswerTooLarge,
     NoAnswer,
@@ -81,6 +82,8 @@ class KubernetesApi:
         source = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
 
         def read(configuration: Configuration) -> None:
+            if kubeconfig and os.pathsep not in kubeconfig:
+                os.stat(os.path.expanduser(kubeconfig))  # the loader would not say that there is no such file
             load_kube_config(  # type: ignore[no-untyped-call] # annotated in part only
                 config_file=os.path.expanduser(kubeconfig) if kubeconfig else None,
                 client_configuration=configuration,
@@ -297,6 +300,6 @@ def connect(kubeconfig: str | None) -> KubernetesApi:
         if kubeconfig is not None:
             raise
         raise CannotStart(
-            f"No credentials for a cluster were found: {error.allowed}",
+            f"No credentials for a cluster were found: {shown_value(error.value)}: {error.allowed}",
             "run it in a pod, or name a file with credentials with --kubeconfig.",
         ) from None

@@ -15,6 +15,7 @@ from bitfusion_cluster.doctor.places import (
     deployments,
 )
 from bitfusion_cluster.doctor.seen import Seen, Unseen
+from bitfusion_cluster.doctor.served import own_daemon_sets
 
 ALWAYS = (
     ("policy of sizes", POLICIES, "bitfusion-sizes"),
@@ -39,10 +40,9 @@ def check_features(seen: Seen) -> Iterator[Finding]:
     parts = [*ALWAYS, *(OF_PODS if engine.has_pods else ()), *(OF_A_POOL if engine.has_pool else ())]
     for name, path, what in parts:
         try:
-            names = {
-                text(metadata_of(each).get("name"))
-                for each in seen.items(path or deployments(seen.namespace))
-            }
+            sets = path == daemon_sets()
+            there = own_daemon_sets(seen) if sets else seen.items(path or deployments(seen.namespace))
+            names = {text(metadata_of(each).get("name")) for each in there}
         except Unseen:
             continue
         (on if what in names else off).append(name)

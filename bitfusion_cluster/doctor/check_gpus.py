@@ -48,8 +48,9 @@ def check_gpus(seen: Seen) -> Iterator[Finding]:
 
 
 def _gpus(engine: Engine, nodes: list[RawObject]) -> Iterator[Finding]:
-    if engine.rules and not engine.resources:
-        yield ok("GPUs", "requested by claims or annotations, which nodes do not count")
+    if not engine.resources:
+        if engine.rules:  # otherwise the engine's own check says why there are none
+            yield ok("GPUs", "requested by claims or annotations, which nodes do not count")
         return
     for resource in engine.resources:
         having = [node for node in nodes if _amount(node, resource)]
@@ -62,12 +63,14 @@ def _gpus(engine: Engine, nodes: list[RawObject]) -> Iterator[Finding]:
         if fit:
             free = "" if len(fit) == len(having) else f"; {len(fit)} of them take GPU pods"
             yield ok("GPUs", f"{total} {resource} on {counted(len(having), 'node')}{free}")
+        left_out: dict[str, list[str]] = {}
         for node in having:
-            reasons = list(dict.fromkeys(_in_the_way(rule, node) for rule in rules))
+            reasons = [_in_the_way(rule, node) for rule in rules]
             if "" not in reasons and not (_is_away(node) and fit):
-                yield (warn if fit else fail)(
-                    "GPUs", f"node {_name(node)} takes no GPU pod: {reasons[0]}", _cure(reasons[0])
-                )
+                left_out.setdefault(reasons[0], []).append(_name(node))
+        for reason, names in left_out.items():
+            words = f"nodes {named(names)} take" if len(names) > 1 else f"node {named(names)} takes"
+            yield (warn if fit else fail)("GPUs", f"{words} no GPU pod: {reason}", _cure(reason))
     bare = [
         _name(node)
         for node in nodes
@@ -117,9 +120,9 @@ def _in_the_way(rule: SizeRule, node: RawObject) -> str:
 
 
 def _cure(reason: str) -> str:
-    if "taint" in reason:
+    if reason.startswith("its taint"):
         return "add the toleration to the rule's pod.spec.tolerations in pods.yaml"
-    if "label" in reason:
+    if reason.startswith("it has no label"):
         return "label the node, or change the rule's pod.spec.nodeSelector in pods.yaml"
     return "kubectl describe node says why; kubectl uncordon lets pods in again"
 

@@ -49,10 +49,11 @@ def check_identity(seen: Seen) -> Iterator[Finding]:
             )
         return
     key, _, value = _profiles(identity).partition("=")
+    users = users_of(seen)
     without = sorted(
         text(metadata_of(each).get("name"))
         for each in seen.items(NAMESPACES)
-        if text(metadata_of(each).get("name")) in users_of(seen) and not _is_served(each, key, value)
+        if text(metadata_of(each).get("name")) in users and not _is_served(each, key, value)
     )
     if without:
         yield warn(
@@ -77,8 +78,8 @@ def check_identity(seen: Seen) -> Iterator[Finding]:
             f"no token for {named(sorted(names))}: {message}",
             f"kubectl -n {seen.namespace} logs deployment/{IDENTITY} --tail=20; it tries again each minute",
         )
-    if not without and not refused and users_of(seen):
-        yield ok("identity", f"tokens for {counted(len(users_of(seen)), 'namespace')}")
+    if not without and not refused and users:
+        yield ok("identity", f"tokens for {counted(len(users), 'namespace')}")
 
 
 def _refused(seen: Seen) -> dict[str, list[str]]:

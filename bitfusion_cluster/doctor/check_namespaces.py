@@ -17,7 +17,7 @@ from bitfusion_client.kubernetes.raw_objects import (
     metadata_of,
     text,
 )
-from bitfusion_cluster.api.errors import ApiFailure, Forbidden
+from bitfusion_cluster.api.errors import ApiFailure, Forbidden, NoAnswer
 from bitfusion_cluster.api.paths import NAMESPACES
 from bitfusion_cluster.doctor.engine import engine_of
 from bitfusion_cluster.doctor.finding import Finding, counted, fail, named, ok, warn
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 MOST_TRIED = 20
 ACCOUNT = "default-editor"
 RIGHTS = (("create", "pods"), ("get", "pods"), ("watch", "pods"), ("delete", "pods"), ("create", "secrets"))
+NO_WEBHOOK = "failed calling webhook"
 NO_RIGHT = " may not create pods in "
 TRIAL = "bitfusion-doctor-trial"
 
@@ -74,7 +75,10 @@ def check_notebooks(seen: Seen) -> Iterator[Finding]:
                 return
             yield _refused(namespace, words)
         except ApiFailure as failure:
-            yield _refused(namespace, words_of(failure))
+            words = words_of(failure)
+            yield _refused(namespace, words)
+            if isinstance(failure, NoAnswer) or NO_WEBHOOK in words:
+                break  # it would be waited for in each namespace
         else:
             slowest = max(slowest, seconds)
             if init_containers_of(mapping(answer.get("spec"))):
@@ -141,7 +145,7 @@ def _refused(namespace: str, words: str) -> Finding:
         )
     elif "exceeded quota" in words or "failed quota" in words:
         todo = f"kubectl -n {namespace} describe quota: free something, or raise it"
-    elif "failed calling webhook" in words:
+    elif NO_WEBHOOK in words:
         todo = "the webhook that it names does not answer: repair that one first"
     else:
         todo = "the message names what refuses it: a policy, a quota or a webhook of the cluster"

@@ -23,11 +23,11 @@ from bitfusion_cluster.doctor.places import (
     OURS,
     PART_OF,
     POD_WEBHOOKS,
-    daemon_sets,
     deployments,
     pods,
 )
 from bitfusion_cluster.doctor.seen import Seen, Unseen
+from bitfusion_cluster.doctor.served import own_daemon_sets
 
 if TYPE_CHECKING:
     from bitfusion_client.kubernetes.raw_objects import RawObject
@@ -58,7 +58,7 @@ def check_programs(seen: Seen) -> Iterator[Finding]:
     for each in sets:
         yield _deployment(seen, each)
     try:
-        plugins = [each for each in seen.items(daemon_sets()) if _is_ours(each)]
+        plugins = own_daemon_sets(seen)
     except Unseen:
         plugins = []  # the GPUs' own check says what is missing
     for each in plugins:
@@ -85,28 +85,34 @@ def _image(data: RawObject) -> str:
 
 
 def _deployment(seen: Seen, data: RawObject) -> Finding:
+    status = mapping(data.get("status"))
     wanted = whole_number(mapping(data.get("spec")).get("replicas"), 1)
-    ready = whole_number(mapping(data.get("status")).get("readyReplicas"), 0)
-    return _found(seen, data, seen.namespace, ready, wanted, "scale deployment {} --replicas=2")
+    ready = whole_number(status.get("readyReplicas"), 0)
+    updated = whole_number(status.get("updatedReplicas"), wanted)
+    return _found(seen, data, seen.namespace, (ready, updated, wanted), "scale deployment {} --replicas=2")
 
 
 def _daemon_set(seen: Seen, data: RawObject) -> Finding:
     status = mapping(data.get("status"))
     wanted = whole_number(status.get("desiredNumberScheduled"), 0)
     ready = whole_number(status.get("numberReady"), 0)
+    updated = whole_number(status.get("updatedNumberScheduled"), wanted)
     namespace = text(metadata_of(data).get("namespace"))
-    return _found(seen, data, namespace, ready, wanted, "describe daemonset {}")
+    return _found(seen, data, namespace, (ready, updated, wanted), "describe daemonset {}")
 
 
-def _found(seen: Seen, data: RawObject, namespace: str, ready: int, wanted: int, none: str) -> Finding:
+def _found(seen: Seen, data: RawObject, namespace: str, pods: tuple[int, int, int], none: str) -> Finding:
+    """`pods`: how many are ready, are of the newest version, and are wanted."""
     name = text(metadata_of(data).get("name"))
-    if ready == wanted > 0:
+    ready, updated, wanted = pods
+    if min(ready, updated) >= wanted > 0:
         return ok(short(name), f"{ready} of {wanted} ready, {_image(data)}")
     kubectl = f"kubectl -n {namespace}"
     if wanted == 0:
         return fail(short(name), "runs nowhere: 0 replicas are requested", f"{kubectl} {none.format(name)}")
     reason, message = _why(seen, data, namespace)
-    said = f"{ready} of {wanted} ready" + (f": {reason}" if reason else "")
+    said = f"{ready} of {wanted} ready" + f", {updated} of them updated" * (updated < wanted <= ready)
+    said += f": {reason}" if reason else ""
     if reason in PULLING:
         said += f" {_image(data)}"
         todo = (
@@ -117,6 +123,11 @@ def _found(seen: Seen, data: RawObject, namespace: str, ready: int, wanted: int,
         todo = f"no node takes its pods ({message}): {kubectl} describe pods -l app.kubernetes.io/name={name}"
     elif reason in STARTING:
         todo = f"its Events say what it waits for: {kubectl} describe pods -l app.kubernetes.io/name={name}"
+    elif not reason and ready >= wanted:
+        todo = (
+            "an upgrade is under way: look again in a minute; if it does not end: "
+            f"{kubectl} describe pods -l app.kubernetes.io/name={name}"
+        )
     elif not reason:
         todo = f"no pod is created: {kubectl} describe replicaset -l app.kubernetes.io/name={name}"
     else:

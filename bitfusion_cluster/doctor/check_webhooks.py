@@ -73,7 +73,8 @@ def check_webhooks(seen: Seen) -> Iterator[Finding]:
             continue
         webhooks = mappings(found.get("webhooks"))
         yield from _registered(kind, webhooks)
-        yield from _trusted(seen, kind, webhooks, datetime.now(timezone.utc))
+        if webhooks:
+            yield from _trusted(seen, kind, webhooks, datetime.now(timezone.utc))
         yield _called(seen, kind)
 
 

@@ -95,5 +95,5 @@ def _yaml(config_map: object, name: str) -> tuple[object, str]:
     content = mapping(mapping(config_map).get("data")).get(name)
     try:
         return yaml.safe_load(content if isinstance(content, str) else ""), ""
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         return None, f"{name} is not YAML: {one_line(error, LONGEST)}"

@@ -6,21 +6,23 @@ check ends there, and the doctor says which right is missing.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bitfusion_client.kubernetes.raw_objects import mappings
+from bitfusion_client.kubernetes.raw_objects import mappings, metadata_of, text
 from bitfusion_client.one_line import one_line
 from bitfusion_cluster.api.client import KubernetesApi, Query, Timeout
-from bitfusion_cluster.api.errors import ApiError, ApiFailure, Forbidden, NotFound
+from bitfusion_cluster.api.errors import ApiError, ApiFailure, Forbidden, Gone, NotFound
 from bitfusion_cluster.doctor.finding import LONGEST
 
 if TYPE_CHECKING:
     from bitfusion_client.kubernetes.raw_objects import RawObject
 
 PAGE = 500
+TRIES = 3
 DRY_RUN_TIMEOUT: Timeout = (3.0, 40.0)  # the API server itself waits up to 30 s for a webhook
 
 _RIGHT = re.compile(
@@ -100,7 +102,7 @@ class Seen:
         """Whether an account has a right in a namespace. Raises Unseen."""
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
         attributes = {"namespace": namespace, "verb": verb, "resource": resource}
-        group = user.rpartition(":")[0].replace("serviceaccount", "serviceaccounts")
+        group = user.rpartition(":")[0].replace("serviceaccount", "serviceaccounts", 1)
         groups = ["system:authenticated", "system:serviceaccounts", group]
         body = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -122,17 +124,26 @@ def seen_by(api: KubernetesApi, namespace: str) -> Seen:
         path, _, selector = asked.partition("?fieldSelector=")
         # of a list; nothing else minds
         query: Query = {"limit": PAGE, **({"fieldSelector": selector} if selector else {})}
-        answer = api.get(path, query)
-        while token := str((answer.get("metadata") or {}).get("continue") or ""):
-            more = api.get(path, {**query, "continue": token})
-            more["items"] = [*answer.get("items", ()), *more.get("items", ())]
-            answer = more
-        return answer
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(Gone):  # a list that has expired half-way is read again
+                return _whole(api, path, query)
+        return _whole(api, path, query)
 
     def send(path: str, body: Mapping[str, object], dry_run: bool) -> dict[str, Any]:
         return api.create(path, body, DRY_RUN_TIMEOUT, dry_run)
 
     return Seen(ask, send, namespace)
+
+
+def _whole(api: KubernetesApi, path: str, query: Query) -> RawObject:
+    answer = api.get(path, query)
+    items = mappings(answer.get("items"))
+    token = text(metadata_of(answer).get("continue"))
+    while token:
+        page = api.get(path, {**query, "continue": token})
+        items += mappings(page.get("items"))
+        token = text(metadata_of(page).get("continue"))
+    return {**answer, "items": items} if "items" in answer else answer
 
 
 def words_of(failure: ApiFailure) -> str:

@@ -8,7 +8,7 @@ from bitfusion_client.kubernetes.label_selectors import selects
 from bitfusion_client.kubernetes.names import PODS_WEBHOOK
 from bitfusion_client.kubernetes.raw_objects import labels_of, mapping, mappings, metadata_of, text
 from bitfusion_cluster.api.paths import NAMESPACES
-from bitfusion_cluster.doctor.places import PART_OF, POD_WEBHOOKS, PROFILE
+from bitfusion_cluster.doctor.places import OURS, PART_OF, POD_WEBHOOKS, PROFILE, daemon_sets
 from bitfusion_cluster.doctor.seen import Seen
 
 if TYPE_CHECKING:
@@ -36,6 +36,17 @@ def users_of(seen: Seen) -> set[str]:
     return served & {
         _name(each) for each in seen.items(NAMESPACES) if labels_of(each).get(PART_OF) == PROFILE
     }
+
+
+def own_daemon_sets(seen: Seen) -> list[RawObject]:
+    """Ours, in any namespace but a user's, who may give theirs every name and label. Raises Unseen."""
+    profiles = {_name(each) for each in seen.items(NAMESPACES) if labels_of(each).get(PART_OF) == PROFILE}
+    users = users_of(seen) | profiles
+    return [
+        each
+        for each in seen.items(daemon_sets())
+        if labels_of(each).get(PART_OF) == OURS and text(metadata_of(each).get("namespace")) not in users
+    ]
 
 
 def _selector(seen: Seen) -> RawObject:

@@ -70,7 +70,7 @@ class YamlFile(Generic[T]):
             return False
         try:
             data = yaml.safe_load(content)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
             raise WrongSetting(self._setting, str(path), f"is not YAML ({_place(error)})") from None
         self.value = self._parse(data, str(path))
         self._seen = content

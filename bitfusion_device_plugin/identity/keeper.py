@@ -47,7 +47,10 @@ MOST_CHANGES, SETTLE_S = 2, 120.0
 The pool keeps three secrets of a name in force, and pods see a new one after up to 90 s: a fourth would end
 the secret that they have.
 """
-QUOTA = "exceeded quota"  # as the API server says it; another 403 is a missing Role
+ADMISSION = (
+    "exceeded quota",
+    "denied the request",
+)  # as the API server says it; another 403 is a missing Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +274,7 @@ class Keeper:
             self._context.metrics.steps.labels("write", metrics.CONFLICT).inc()
             self._retry(key, str(error), logging.DEBUG)
         except Forbidden as error:
-            if QUOTA in error.message:
+            if any(words in error.message for words in ADMISSION):
                 self._fail(key, metrics.FAILED, str(error), events.refused(error.message))
             else:
                 event = events.role_missing(name, self._context.own_namespace)
@@ -320,7 +323,7 @@ class Keeper:
         self._context.metrics.show(known.states, min(list(known.renewals.values()), default=0.0))
 
     def _tell(self, namespace: NamespaceRecord, event: Said) -> None:
-        """Create an Event, unless the same was the last one of its reason; that it fails harms nobody."""
+        """Create an Event, unless the namespace was told the same last; that it fails harms nobody."""
         said = (event.reason, event.message)
         if self._known.told.get(namespace.name) == said:
             return

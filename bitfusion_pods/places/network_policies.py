@@ -59,7 +59,9 @@ def direction(
     found: list[bool | None] = []
     for policy in mappings(policies):
         spec = mapping(policy.get("spec"))
-        types = spec.get("policyTypes") or [INGRESS, *([EGRESS] if spec.get("egress") else [])]
+        types = spec.get("policyTypes")
+        if not types or not isinstance(types, list):
+            types = [INGRESS, *([EGRESS] if spec.get("egress") else [])]
         if which not in types or not selects(spec.get("podSelector"), labels_of(of)):
             continue
         names.append(text(metadata_of(policy).get("name")))

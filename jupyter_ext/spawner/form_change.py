@@ -8,7 +8,6 @@ that others' changes stay.
 from __future__ import annotations
 
 import base64
-import binascii
 import gzip
 import hashlib
 import json
@@ -73,7 +72,16 @@ def read_before(kept: str | None) -> Before | None:
         fields = json.loads(kept or "")
         packed, written, image = fields.get("file"), fields["written"], fields.get("image", "")
         file = None if packed is None else _unpacked(packed)
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, zlib.error, binascii.Error):
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        OSError,
+        EOFError,
+        zlib.error,
+        RecursionError,
+    ):
         return None
     return Before(file, str(written), str(image))
 

@@ -90,7 +90,7 @@ def parse_document(text: str, source: str) -> Document:
         raise WrongFile(
             source, "", None, f"has a character that YAML forbids: {error.character:#x}"
         ) from None
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, LookupError, AttributeError) as error:  # of a tag such as !!bool
         raise WrongFile(source, "", None, f"has a value that cannot be read: {error}") from None
     except RecursionError:
         raise WrongFile(source, "", None, "is nested too deeply") from None

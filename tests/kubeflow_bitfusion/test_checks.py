@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from jupyter_ext.spawner.yaml_document import parse_document
 from kubeflow_bitfusion.check_form import check_form
 from kubeflow_bitfusion.check_network import check_network
 from kubeflow_bitfusion.cli import main
-from kubeflow_bitfusion.form_in_cluster import NoForm, find_form
+from kubeflow_bitfusion.form_in_cluster import KEPT, NoForm, find_form
 from tests.bitfusion_cluster.doctor.objects import World, named
+from tests.bitfusion_cluster.fake_api import FakeApi
 from tests.jupyter_ext.spawner.spawner_configs import NEWER
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +61,7 @@ def with_sizes(sizes: str) -> str:
         (NEWER, "sizes: [{label: H, share: 50}]", "sizes", FAIL, "no rule of pods.yaml serves H"),
         (NEWER, "sizes: 1", "sizes", FAIL, "must be a list"),
         (NEWER, "{", "sizes", FAIL, "is not YAML"),
+        (NEWER, "!!bool x", "sizes", FAIL, "has a value that cannot be read"),
     ],
 )
 def test_the_form(text: str, sizes: str, check: str, state: str, seen: str) -> None:
@@ -132,6 +135,16 @@ def test_the_port_is_that_of_the_settings() -> None:
     assert "TCP port 9000" in next(iter(check_network(world.seen()))).seen
 
 
+def test_the_policies_of_thousands_of_namespaces_take_no_longer_than_a_second() -> None:
+    names = [f"n{at}" for at in range(3000)]
+    spec = {"podSelector": {"matchLabels": {"app": "other"}}}
+    policies = [named("p", name, spec=spec) for name in names]
+    world = World().engine().users(*names).put(places.NETWORK_POLICIES, *policies)
+    began = time.process_time()
+    assert [each.state for each in check_network(world.seen())] == [OK]
+    assert time.process_time() - began < 1
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -140,6 +153,8 @@ def test_the_port_is_that_of_the_settings() -> None:
         (["--give-back", "--hook"], "--hook cannot be combined with --give-back"),
         (["s.yaml", "--give-back"], "--give-back takes neither a list of sizes"),
         (["--apply", "--pods", "x"], "--pods needs a list of sizes"),
+        (["--apply", "--namespace", "../a"], "must be a namespace's name, such as kubeflow: '../a'"),
+        (["--apply", "--namespace", ""], "must be a namespace's name"),
         (["--if-there"], "are for --apply and --give-back"),
         (["s.yaml", "--kubeconfig", "x"], "are for --apply and --give-back"),
     ],
@@ -155,12 +170,78 @@ def test_what_does_not_go_together_is_told(
     assert told in capsys.readouterr().err
 
 
+def test_the_kubeconfig_that_cannot_be_read_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none")
+    place = "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"  # as it was at the import
+    monkeypatch.setattr(place, f"{tmp_path}/none")
+    assert main(["doctor"]) == 1
+    assert f"were found: {tmp_path}/none: it has" in capsys.readouterr().err
+    for path, why in ((tmp_path / "none", "No such file or directory"), (tmp_path, "Is a directory")):
+        assert main(["doctor", f"--kubeconfig={path}"]) == 1
+        err = capsys.readouterr().err
+        assert f'"{path}": ' in err
+        assert why in err
+
+
+@pytest.mark.parametrize("namespace", ["\udcff", "", "a b", "ü", "a" * 64, "a/b", "-a", "a\n"])
+def test_a_namespace_that_can_be_none_is_wrongly_asked(
+    namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", f"--namespace={namespace}"])
+    assert ended.value.code == 2
+    err = capsys.readouterr().err.splitlines()[-1]
+    assert "must be a namespace's name, such as kubeflow: " in err
+    assert err.isprintable()
+
+
 def test_no_way_into_a_cluster_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["doctor"], ["form", "--give-back"]):
         assert main([*words, f"--kubeconfig={tmp_path}/none"]) == 1
         err = capsys.readouterr().err
         assert err.count("\n") == 1
         assert "it has no credentials that can be used" in err
+
+
+@pytest.mark.parametrize("kept", [None, "cut off", "[" * 200_000])
+def test_sizes_that_nobody_noted_are_not_said_to_be_gone(
+    kept: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world, api = form(with_sizes(SIZES)), FakeApi()
+    about = {"namespace": "kubeflow", "annotations": {} if kept is None else {KEPT: kept}}
+    names = {FORM: "jupyter-web-app-deployment", MAP: "jupyter-web-app-config-abc"}
+    for path, collection in ((FORM, "/apis/apps/v1/deployments"), (MAP, "/api/v1/configmaps")):
+        api.put(collection, {**world.paths[path], "metadata": {**about, "name": names[path]}})
+    (tmp_path / "config").write_text(CONFIG.replace("SERVER", api.url))
+    try:
+        assert main(["form", "--give-back", f"--kubeconfig={tmp_path}/config"]) == 0
+        stored = api.object("/api/v1/configmaps", "kubeflow", names[MAP])
+    finally:
+        api.close()
+    assert stored is not None
+    assert stored["data"]["spawner_ui_config.yaml"] == with_sizes(SIZES)
+    assert "nothing notes that --apply put in the Bitfusion entries" in capsys.readouterr().out
+
+
+CONFIG = """\
+current-context: a
+contexts: [{name: a, context: {cluster: a, user: a}}]
+clusters: [{name: a, cluster: {server: 'SERVER'}}]
+users: [{name: a, user: {token: t}}]
+"""
+
+
+def test_a_command_that_asks_once_does_not_say_that_it_asks_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").write_text(CONFIG.replace("SERVER", "http://127.0.0.1:1"))
+    assert main(["form", "--give-back", f"--kubeconfig={tmp_path}/config"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "\nWhat to do: check the API server and the network to it, and run the command again.\n"
+    )
 
 
 def test_help_waits_for_no_library_of_a_cluster() -> None:

@@ -57,6 +57,12 @@ def test_a_narrow_one_has_no_columns() -> None:
     )
 
 
+def test_what_a_tenant_wrote_moves_no_cursor() -> None:
+    text = table([fail("x", "image a\x1b[2J\x9b1m\ud800", "do \x1b]0;title\x07")], 80, colored=False)
+    assert text.replace("\n", "").isprintable()
+    assert "\\x1b[2J" in text
+
+
 def test_colors_change_nothing_else() -> None:
     colored = table(FINDINGS, 80, colored=True)
     assert colored.count("\x1b[0m") == len(FINDINGS)

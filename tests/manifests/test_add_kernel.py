@@ -102,6 +102,14 @@ def test_a_package_that_the_lock_has_not_ends_it(add_kernel: ModuleType) -> None
     assert told.value.code == "kernel.txt has no good a: run `make lock` in the project's folder."
 
 
+def test_what_pip_left_of_a_package_is_none(
+    add_kernel: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "~umpy-1.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert add_kernel.versions()["pytest"]
+
+
 def test_changes_are_told_one_a_line(add_kernel: ModuleType) -> None:
     before, after = {"a": "1", "b": "1"}, {"a": "1", "b": "2", "c": "3"}
     assert add_kernel.changes(before, after) == ["b 1 -> 2", "c 3"]

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,11 @@ def test_a_failure_is_told_with_what_to_do(said: str, told: str, capfd: pytest.C
     assert capfd.readouterr().out == f"{said}\n"
 
 
+def test_a_file_that_may_not_be_written_is_no_registrys_refusal() -> None:
+    for said in ("mkdir /var/lib/x: permission denied", "cp: cannot create 'a': Permission denied"):
+        assert builders.hint_for(said, "podman", "a.b") == ""
+
+
 def test_a_step_that_may_fail_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     builders.run([Step(("/bin/sh", "-c", "echo none; exit 1"), may_fail=True)], "podman", "a.b")
     assert capfd.readouterr().out == ""
@@ -156,6 +162,72 @@ def test_the_whole_command(programs: Path, tmp_path: Path) -> None:
         "kubeflow-bitfusion/client",
         "kubeflow-bitfusion/pool",
     ]
+
+
+FAILS_AT_THE_SECOND = (
+    DOCKER
+    + """
+if "notebook" in words[words.index("--tag") + 1]:
+    sys.exit("denied: no")
+"""
+)
+
+
+def test_a_failure_half_way_says_what_is_done_and_how_to_go_on(programs: Path, tmp_path: Path) -> None:
+    program(programs, "docker", FAILS_AT_THE_SECOND)
+    folder = clone(tmp_path / "clone")
+    for name in ("client", "notebook", "pool"):  # none of them wants the wheel, which is not built here
+        (folder / "manifests" / "images" / name / "Containerfile.dockerignore").write_text("*\n")
+    given = {"REGISTRY": "127.0.0.1:1/team", "SEEN": str(tmp_path / "seen")}
+    done = images(folder, "--only", "client", "notebook", "pool", **given)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == (
+        "· images.lock.yaml has client of this run, and what it had before of: notebook, pool. When the "
+        "cause is gone: --only notebook pool"
+    )
+    assert done.stderr.endswith("docker login 127.0.0.1:1\n")
+    assert set(yaml.safe_load((folder / "images.lock.yaml").read_text())["images"]) == {"client"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "status", "told"),
+    [
+        (lambda folder: (folder / "images.lock.yaml").write_bytes(b"\xff"), 2, "remove it, and build all"),
+        (lambda folder: (folder / "images.lock.yaml").mkdir(), 1, "Is a directory"),
+        (lambda folder: (folder / "images-lock").write_text(""), 1, "File exists"),
+    ],
+)
+def test_a_lock_that_cannot_be_written_is_told_in_one_line(
+    programs: Path, tmp_path: Path, spoil: Callable[[Path], object], status: int, told: str
+) -> None:
+    program(programs, "docker", DOCKER)
+    folder, seen = clone(tmp_path / "clone"), tmp_path / "seen"
+    spoil(folder)
+    done = images(folder, "--only", "client", REGISTRY="127.0.0.1:1/team", SEEN=str(seen))
+    assert done.returncode == status
+    assert done.stderr.startswith("images: ")
+    assert done.stderr.count("\n") == 1
+    assert told in done.stderr
+    assert not seen.exists(), "nothing is built that cannot be written down"
+
+
+def test_an_interrupt_is_no_traceback(programs: Path, tmp_path: Path) -> None:
+    program(
+        programs,
+        "docker",
+        DOCKER.replace("with open(os.environ", "os.kill(os.getppid(), 2)\nwith open(os.environ"),
+    )
+    folder = clone(tmp_path / "clone")
+    done = images(folder, "--only", "client", REGISTRY="127.0.0.1:1/team", SEEN=str(tmp_path / "seen"))
+    assert (done.returncode, done.stderr) == (130, "")
+    assert not (folder / "images.lock.yaml").exists()
+
+
+@pytest.mark.parametrize("date", ["soon", "-1", "1.5", "9" * 30])
+def test_a_date_that_is_none_is_told(programs: Path, date: str) -> None:
+    done = images(Path(__file__).parents[2], "--no-push", "--dry-run", SOURCE_DATE_EPOCH=date)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"images: SOURCE_DATE_EPOCH='{date}' ")
 
 
 @pytest.mark.parametrize(

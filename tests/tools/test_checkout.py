@@ -36,6 +36,7 @@ def test_a_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without = checkout.read(tmp_path)
     assert without == checkout.Checkout("1.2", int(project.stat().st_mtime))
     git(tmp_path, "init", "--quiet")
+    assert checkout.read(tmp_path) == without, "there is no commit yet"
     git(tmp_path, "add", ".")
     monkeypatch.setenv("GIT_COMMITTER_DATE", "1700000000 +0100")
     git(tmp_path, *IDENTITY, "commit", "--quiet", "--message=one")

@@ -130,6 +130,26 @@ def test_the_longest_name_counts() -> None:
     assert registry.credentials(hub, "docker.io/library/python") == "4"
 
 
+@pytest.mark.parametrize(
+    "answer", [[], "page", {"manifests": [{}]}, {"manifests": 1}, {"config": {}}, {"config": {"digest": "z"}}]
+)
+def test_an_answer_that_is_no_registrys_is_an_error_in_words(
+    answer: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FILES, "/v2/team/pool/manifests/1", answer)
+    monkeypatch.setitem(FILES, "/v2/team/pool/blobs/z", {"config": 1})
+    with server() as host, pytest.raises(RegistryFailed, match=f"^{host}/team/pool:1: .* no registry"):
+        registry.images(f"{host}/team/pool:1", insecure=True)
+
+
+@pytest.mark.parametrize("told", ["[]", '{"auths": []}', '{"auths": {"HOST": null}}', '{"credHelpers": 1}'])
+def test_a_file_of_passwords_of_another_shape_has_none(told: str, tmp_path: Path) -> None:
+    with server("Basic") as host:
+        (tmp_path / "config.json").write_text(told.replace("HOST", host))
+        with pytest.raises(RegistryFailed, match="answers 401 Unauthorized"):
+            registry.digest(f"{host}/team/pool:1", insecure=True)
+
+
 def test_what_cannot_be_told_is_an_error_in_words() -> None:
     with server() as host:
         with pytest.raises(RegistryFailed, match=f"{host}/team/none: {host} answers 404"):

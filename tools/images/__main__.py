@@ -45,12 +45,14 @@ def main(words: Sequence[str] | None = None) -> int:
         if options.pin:
             return _pin(references, options.insecure)
         return _build(options, _orders(options, sources), bases.loose(references))
-    except Refused as refused:
+    except (Refused, checkout.WrongCheckout) as refused:
         print(f"images: {refused}", file=sys.stderr)
         return 2
-    except (builders.BuildFailed, wheel.WheelFailed) as failed:
+    except (builders.BuildFailed, wheel.WheelFailed, OSError) as failed:
         print(f"images: {failed}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def _sources(names: Sequence[str], build_args: Sequence[str]) -> dict[str, Source]:
@@ -159,18 +161,26 @@ def _build(options: argparse.Namespace, orders: Sequence[Order], loose: Collecti
             for step in plan.steps(order, how, f"build/{order.name}.digest"):
                 print(shlex.join(step.argv))
         return 0
+    (ROOT / lock.COMPONENT).parent.mkdir(exist_ok=True)
+    _locked()  # what cannot be written down is not built
     if loose:
         _say(f"base images by tag, not by digest: {len(loose)}; to pin them: {bases.PIN}")
     if any("dist/" in (ROOT / f"{order.file}.dockerignore").read_text() for order in orders):
         _wheel(orders[0].epoch)
-    for order in orders:
+    names = [order.name for order in orders]
+    for at, order in enumerate(orders):
         _say(f"{order.reference} with {program}")
-        with tempfile.TemporaryDirectory() as folder:
-            digest = Path(folder) / "digest"
-            builders.run(plan.steps(order, how, str(digest)), program, order.repository.partition("/")[0])
-            _keep(order, builders.digest_in(digest) if how.push else "")
+        try:
+            _one(order, how)
+        except (builders.BuildFailed, OSError, KeyboardInterrupt):
+            if at:
+                _say(
+                    f"{lock.VALUES} has {', '.join(names[:at])} of this run, and what it had before of: "
+                    f"{', '.join(names[at:])}. When the cause is gone: --only {' '.join(names[at:])}"
+                )
+            raise
     if how.push:
-        locked = lock.parse((ROOT / lock.VALUES).read_text())
+        locked = _locked()
         for order in orders:
             after_push.tell(order, locked[order.name], options.insecure)
         if syft:
@@ -179,6 +189,13 @@ def _build(options: argparse.Namespace, orders: Sequence[Order], loose: Collecti
             _say("no SBOM: syft was not found (with docker's buildkit: --sbom buildkit)")
     print(f"Written: {lock.VALUES}, {lock.COMPONENT}")
     return 0
+
+
+def _one(order: Order, how: How) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        digest = Path(folder) / "digest"
+        builders.run(plan.steps(order, how, str(digest)), how.program, order.repository.partition("/")[0])
+        _keep(order, builders.digest_in(digest) if how.push else "")
 
 
 def _wheel(epoch: int) -> None:
@@ -193,12 +210,17 @@ def _wheel(epoch: int) -> None:
 
 def _keep(order: Order, digest: str) -> None:
     """Write the lock with this image; what it says about others stays."""
-    values, component = ROOT / lock.VALUES, ROOT / lock.COMPONENT
-    images = lock.parse(values.read_text()) if values.exists() else {}
+    images = _locked()
     images[order.name] = Locked(order.repository, order.tag, digest)
-    component.parent.mkdir(exist_ok=True)
-    component.write_text(lock.component(images))
-    values.write_text(lock.values(images))
+    for name, text in ((lock.COMPONENT, lock.component(images)), (lock.VALUES, lock.values(images))):
+        new = ROOT / f"{name}.new"  # whoever ends this half-way leaves a whole file
+        new.write_text(text)
+        new.replace(ROOT / name)
+
+
+def _locked() -> dict[str, Locked]:
+    values = ROOT / lock.VALUES
+    return lock.parse(values.read_text(errors="replace")) if values.exists() else {}
 
 
 def _pin(references: set[str], insecure: bool) -> int:

@@ -35,7 +35,7 @@ _HINTS = (
         "own, -- --tls-verify=false for a base's with podman or buildah.",
     ),
     (
-        r"unauthorized|authentication required|denied|403 \(?Forbidden|insufficient_scope",
+        r"unauthorized|authentication required|(?<![Pp]ermission )denied|403 \(?Forbidden|insufficient_scope",
         "The registry {host} refused this. Log in with an account that may write there: {program} "
         "login {host}",
     ),

@@ -6,6 +6,7 @@ Nothing is written, no layer is fetched. Credentials are those that `docker logi
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import re
@@ -75,7 +76,11 @@ def digest(reference: str, insecure: bool = False) -> str:
 def images(reference: str, insecure: bool = False) -> list[Pushed]:
     """The images of a reference, one for each platform."""
     repository, what = _split(reference)
-    return sorted(_images(repository, what, insecure), key=lambda each: each.platform)
+    try:
+        return sorted(_images(repository, what, insecure), key=lambda each: each.platform)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise RegistryFailed(f"{reference}: what answers is no registry ({why})") from None
 
 
 def _images(repository: str, what: str, insecure: bool) -> Iterator[Pushed]:
@@ -123,7 +128,7 @@ def _get(repository: str, what: str, insecure: bool, method: str = "GET") -> _An
             return _ask(url, repository, insecure, method)
         except _Refused as refused:
             raise RegistryFailed(f"{repository}: {server} answers {refused}") from None
-        except OSError as failed:  # URLError is one
+        except (OSError, ValueError, LookupError, http.client.HTTPException) as failed:  # URLError is one
             why = getattr(failed, "reason", failed)
     raise RegistryFailed(f"{repository}: {server} does not answer: {why}")
 
@@ -175,12 +180,14 @@ def _basic(repository: str) -> str:
     for file in files:
         try:
             told = json.loads(file.read_text())
-        except (OSError, ValueError):
+            found = credentials(told, repository)
+            helper = (told.get("credHelpers") or {}).get(repository.partition("/")[0]) or told.get(
+                "credsStore"
+            )
+        except (OSError, ValueError, AttributeError):  # none, or of another shape
             continue
-        found = credentials(told, repository)
         if found:
             return f"Basic {found}"
-        helper = (told.get("credHelpers") or {}).get(repository.partition("/")[0]) or told.get("credsStore")
         if helper and (found := _from_helper(helper, repository.partition("/")[0])):
             return f"Basic {found}"
     return ""

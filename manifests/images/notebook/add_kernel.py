@@ -133,8 +133,12 @@ def pip_install(*words: str) -> None:
 
 def versions() -> dict[str, str]:
     """Every package of this Python and its version."""
-    distributions = import_module("importlib.metadata").distributions()
-    return {canonical(each.metadata["Name"]): each.version for each in distributions}
+    found = {}
+    for each in import_module("importlib.metadata").distributions():
+        name = each.metadata["Name"]
+        if name:  # pip leaves folders without one where it was interrupted
+            found[canonical(name)] = each.version
+    return found
 
 
 def complaints() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from bitfusion_cluster.api.errors import Forbidden, NoAnswer, ServerError
 from bitfusion_cluster.certificates.authority import new_authority
 from bitfusion_cluster.doctor import places
+from bitfusion_cluster.doctor.check_features import check_features
 from bitfusion_cluster.doctor.check_gpus import check_engine, check_gpus
 from bitfusion_cluster.doctor.check_identity import TOLD, check_identity
 from bitfusion_cluster.doctor.check_namespaces import check_accounts, check_namespaces, check_notebooks
@@ -153,6 +155,31 @@ def test_what_is_not_installed_and_what_is_half_upgraded() -> None:
     only(check_programs, World().put(DEPLOYMENTS, *both), WARN, "2 different images", "ended halfway")
 
 
+def test_an_upgrade_that_hangs_is_seen_behind_the_older_pods_that_are_ready() -> None:
+    stuck = program(2)
+    stuck["status"]["updatedReplicas"] = 1
+    world = World().put(DEPLOYMENTS, stuck).put(places.pods("kubeflow"), waiting("ImagePullBackOff"))
+    seen = r"2 of 2 ready, 1 of them updated: ImagePullBackOff registry.example.com/a:1"
+    only(check_programs, world, WARN, seen, "make images")
+    world.put(places.pods("kubeflow"))
+    only(check_programs, world, WARN, "2 of 2 ready, 1 of them updated$", "an upgrade is under way")
+
+
+def test_more_pods_than_wanted_during_an_upgrade_are_no_fault() -> None:
+    only(check_programs, World().put(DEPLOYMENTS, program(3)), OK, "3 of 2 ready")
+
+
+def test_a_users_daemon_set_is_none_of_ours_whatever_its_label_says() -> None:
+    world = World().engine("stand-in").users("ada").put(DEPLOYMENTS, program(2))
+    theirs = named("bitfusion-device-plugin", "ada", OURS)
+    world.put(places.daemon_sets(), theirs)
+    assert states(list(check_programs(world.seen()))) == [("injector", OK)]
+    only(check_features, world, OK, "off: .*device plugin")
+    world.put(places.daemon_sets(), theirs, {**theirs, "metadata": {**theirs["metadata"], "namespace": "b"}})
+    assert ("device-plugin", FAIL) in states(list(check_programs(world.seen())))
+    only(check_features, world, OK, "on: device plugin")
+
+
 def bundle(age: timedelta) -> str:
     return base64.b64encode(new_authority("ca", datetime.now(timezone.utc) - age).certificate).decode()
 
@@ -221,6 +248,13 @@ def test_calls_of_webhooks(answer: Any, takes: float, state: str, seen: str, tod
     assert world.sent == [(LEASES, True)]
 
 
+@pytest.mark.parametrize("emptied", [{}, {"webhooks": []}, {"webhooks": None}])
+def test_a_configuration_without_webhooks(emptied: dict[str, Any]) -> None:
+    world = webhooks()
+    world.paths[places.POD_WEBHOOKS] = emptied
+    only(check_webhooks, world, FAIL, "bitfusion-pod-injection has no pods.bitfusion.io")
+
+
 def test_a_configuration_that_is_gone() -> None:
     world = webhooks()
     del world.paths[places.POD_WEBHOOKS]
@@ -286,6 +320,23 @@ def test_what_a_rule_asks_of_nodes(given: Any, state: str, seen: str) -> None:
     only(check_gpus, World().engine(rules=SELECTING).put("/api/v1/nodes", given), state, seen)
 
 
+def test_where_no_rule_can_be_read_nothing_is_said_of_cards() -> None:
+    card = node("a", labels={"nvidia.com/gpu.present": "true"})
+    assert list(check_gpus(World().engine(rules="rules: 1").put("/api/v1/nodes", card).seen())) == []
+
+
+def test_many_nodes_in_the_way_for_one_reason_are_one_row() -> None:
+    other = [node(f"b{at}", GPU, taints=[TAINT]) for at in range(900)]
+    world = World().engine().put("/api/v1/nodes", node("a", GPU), *other)
+    only(check_gpus, world, WARN, "^nodes b0, b1, b2, b3 and 896 more take no GPU pod: its taint team")
+
+
+def test_what_to_do_about_a_label_whose_name_is_taint() -> None:
+    rules = SELECTING.replace("zone: a", "taint: a")
+    world = World().engine(rules=rules).put("/api/v1/nodes", node("a", GPU))
+    only(check_gpus, world, FAIL, "no label taint=a", "label the node")
+
+
 def test_units_of_a_pool() -> None:
     world = World().engine("stand-in").put("/api/v1/nodes", node("a", {"bitfusion.io/gpu": "200"}), node("b"))
     only(check_gpus, world, OK, "200 units, 2 GPUs, offered on 1 node of 2")
@@ -300,6 +351,7 @@ def test_units_of_a_pool() -> None:
         ("[]", "", "names no client"),
         ("- {kind: other}", "", "names no client"),
         ("{", "", "clients.yaml is not YAML"),
+        ("!!bool x", "", "clients.yaml is not YAML"),
         ("- {kind: pods}", "rules: 1", "rules"),
         ("- {kind: pods}", "{", "pods.yaml is not YAML"),
     ],
@@ -388,6 +440,18 @@ def test_the_trial_of_a_notebook(answer: Any, state: str, seen: str, todo: str) 
     assert world.sent == [(places.pods("ada"), True)]
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [NoAnswer(answered="timed out"), ServerError(500, "I", 'failed calling webhook "x.y": timed out')],
+)
+def test_what_answers_nobody_is_waited_for_once(failure: Exception) -> None:
+    names = [f"n{at}" for at in range(9)]
+    world = World().engine().users(*names)
+    world.answers = {places.pods(name): failure for name in names}
+    only(check_notebooks, world, FAIL, "refused in n0: .*timed out")
+    assert len(world.sent) == 1
+
+
 def test_where_all_namespaces_are_served_only_profiles_are_tried() -> None:
     world = World().engine().users("ada", selector={})
     list(check_notebooks(world.seen()))
@@ -452,6 +516,14 @@ def test_identity() -> None:
     forged = {**told("ada", "NotIssued", 3, "forged"), "metadata": {"namespace": "evil"}}
     world.put(TOLD, told("ada", "Ready", 2), forged)
     only(check_identity, world, FAIL, "no token for evil: forged", "logs deployment/bitfusion-identity")
+
+
+def test_thousands_of_namespaces_take_no_longer_than_a_second() -> None:
+    world = World().engine("stand-in").users(*(f"n{at}" for at in range(3000)))
+    world.paths[f"{DEPLOYMENTS}/{places.IDENTITY}"] = identity("app.kubernetes.io/part-of=kubeflow-profile")
+    began = time.process_time()
+    only(check_identity, world, OK, "tokens for 3000 namespaces")
+    assert time.process_time() - began < 1
 
 
 def told(namespace: str, reason: str, minute: int, message: str = "") -> dict[str, Any]:

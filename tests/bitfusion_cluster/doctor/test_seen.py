@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from bitfusion_cluster.api.client import KubernetesApi
-from bitfusion_cluster.api.errors import Forbidden, NoAnswer, NotFound
+from bitfusion_cluster.api.errors import ApiFailure, Forbidden, Gone, NoAnswer, NotFound
 from bitfusion_cluster.doctor.seen import Seen, Unseen, seen_by, words_of
 
 
@@ -53,6 +53,47 @@ def test_of_a_list_what_a_selector_chooses_is_read() -> None:
 
     assert seen(Selecting()).items("/list?fieldSelector=a=b") == [{"limit": 500, "fieldSelector": "a=b"}]
     assert seen(Selecting()).items("/list") == [{"limit": 500}]
+
+
+class Pages(Api):
+    """Answers, one after another; an ApiFailure is raised."""
+
+    def __init__(self, *answers: Any) -> None:
+        super().__init__()
+        self.left = list(answers)
+
+    def get(self, path: str, query: Any) -> dict[str, Any]:
+        super().get(path, query)
+        answer = self.left.pop(0)
+        if isinstance(answer, ApiFailure):
+            raise answer
+        return dict(answer)
+
+
+def test_a_page_without_items_is_an_empty_one() -> None:
+    first = {"metadata": {"continue": "1"}, "items": None}
+    assert seen(Pages(first, {"metadata": None, "items": [{}]})).items("/list") == [{}]
+    assert seen(Pages({"metadata": [], "items": {}})).items("/list") == []
+
+
+def test_a_list_that_expires_half_way_is_read_again() -> None:
+    first, gone = {"metadata": {"continue": "1"}, "items": [{"a": 1}]}, Gone(410, "Expired", "too old")
+    api = Pages(first, gone, {"items": [{"a": 1}, {"a": 2}]})
+    assert seen(api).items("/list") == [{"a": 1}, {"a": 2}]
+    assert api.asked == [("/list", None), ("/list", "1"), ("/list", None)]
+    with pytest.raises(Unseen, match="too old"):
+        seen(Pages(*[first, gone] * 3)).items("/list")
+
+
+def test_an_account_is_in_the_group_of_its_namespace_whatever_that_is_called() -> None:
+    class Groups(Api):
+        def create(self, path: str, body: Any, timeout: Any, dry_run: bool) -> dict[str, Any]:
+            self.created.append(body["spec"]["groups"][-1])
+            return {}
+
+    api = Groups()
+    seen(api).may("system:serviceaccount:my-serviceaccount:default-editor", "my", "create", "pods")
+    assert api.created == ["system:serviceaccounts:my-serviceaccount"]
 
 
 def test_what_is_sent_is_a_dry_run_but_for_a_question_about_rights() -> None:

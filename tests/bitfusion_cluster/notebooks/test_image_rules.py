@@ -56,6 +56,9 @@ def test_a_changed_file_is_read_again_and_an_unchanged_one_gives_the_same_object
     ("content", "words"),
     [
         (b"- {image: [\n", 'wrong setting --images="{file}": is not YAML (line 2: '),
+        (b"- !!bool x\n", 'wrong setting --images="{file}": is not YAML (KeyError)'),
+        (b"- !!int ''\n", 'wrong setting --images="{file}": is not YAML (IndexError)'),
+        (b"- !!timestamp x\n", 'wrong setting --images="{file}": is not YAML (AttributeError)'),
         (b"\xff\xfe\x00", 'wrong setting --images="{file}": is not YAML ('),
         (b"- image: a\n", 'wrong setting images[0]="'),
         (b"a: 1\n", 'wrong setting images="'),

@@ -182,8 +182,14 @@ def test_a_missing_role_is_told_once_with_its_cure_and_no_token_is_asked_for(roo
     assert room.api.count("post", path="/api/v1/namespaces/a/events") == 1
 
 
-def test_a_quota_is_not_taken_for_a_missing_role(room: Room) -> None:
-    why = 'secrets "bitfusion-client" is forbidden: exceeded quota: small, requested: count/secrets=1'
+@pytest.mark.parametrize(
+    "why",
+    [
+        'secrets "bitfusion-client" is forbidden: exceeded quota: small, requested: count/secrets=1',
+        'admission webhook "validation.gatekeeper.sh" denied the request: [labels] team is missing',
+    ],
+)
+def test_what_refuses_a_secret_is_not_taken_for_a_missing_role(room: Room, why: str) -> None:
     room.api.misbehave(status(403, "Forbidden", why), "post", SECRET)
     room.work()
     assert room.events() == [

@@ -13,7 +13,7 @@ from bitfusion_cluster.api.errors import Conflict, Forbidden
 from bitfusion_device_plugin.identity.handed_out import HandedOut, HandedOutMap, handed_out
 from bitfusion_device_plugin.identity.namespace_secret import NamespaceSecret
 from bitfusion_device_plugin.identity.records import SECRET_TYPE, Identity, SecretRecord
-from bitfusion_device_plugin.identity.secret_owner import SecretOwner
+from bitfusion_device_plugin.identity.secret_owner import KNOWN_S, SecretOwner
 from bitfusion_device_plugin.identity.unread_secret import ProfileSecret, UnreadSecret
 from tests.bitfusion_cluster.fake_api import FakeApi
 from tests.bitfusion_cluster.faults import status
@@ -198,3 +198,18 @@ def test_what_is_written_belongs_to_the_controllers_role(place: Place) -> None:
     assert (owner["kind"], owner["name"], owner["uid"]) == ("ClusterRole", MANAGER, "of-the-role")
     place.secrets.update("a", place.seen(), identity(2), "wanted")
     assert place.stored()["metadata"]["ownerReferences"] == [owner]
+
+
+def test_an_owner_that_was_deleted_and_made_again_is_known_after_a_minute(place: Place) -> None:
+    """One that is no more would have every Secret collected at once."""
+    now = [0.0]
+    owner = SecretOwner(place.api.client(), MANAGER, lambda: now[0])
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    for uid in ("first", "second"):
+        place.api.put(roles, {"metadata": {"name": MANAGER, "uid": uid}})
+        for _ in range(3):
+            assert [each["uid"] for each in owner.references()] == [uid]
+        place.api.remove(roles, "", MANAGER)
+        now[0] += KNOWN_S
+    assert owner.references() == []
+    assert len(place.api.requests) == 3

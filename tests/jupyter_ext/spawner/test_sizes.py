@@ -184,6 +184,8 @@ MISTAKES = {
     ),
     "a: 1\n---\nb: 2": 'sizes.yaml, line 2: "---" is not YAML: but found another document',
     "sizes: 2026-99-99": f"sizes.yaml: has a value that cannot be read: {NO_MONTH}",
+    "sizes: !!bool x": "sizes.yaml: has a value that cannot be read: 'x'",
+    "sizes: !!int ''": "sizes.yaml: has a value that cannot be read: string index out of range",
     "? [a]\n: 1": 'sizes.yaml, line 1: "? [a]" is not YAML: found unhashable key',
     "\x00": "sizes.yaml: has a character that YAML forbids: 0x0",
     "[" * 3000: "sizes.yaml: is nested too deeply",

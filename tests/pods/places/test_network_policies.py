@@ -111,6 +111,7 @@ def test_a_policy_without_types_is_one_for_what_comes_in_and_for_its_rules() -> 
 
 
 def test_what_has_another_shape_is_passed_over_and_many_names_are_cut() -> None:
+    assert into(policy(policyTypes=True, ingress=[{}])).is_open
     for odd in (
         None,
         7,
