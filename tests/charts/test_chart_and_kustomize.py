@@ -46,6 +46,7 @@ def test_a_value_alone_changes_what_it_says(helm: Helm, built: Built, values: di
     same(helm, built, values)
 
 
+@pytest.mark.long
 @settings(max_examples=6, deadline=None, suppress_health_check=HEALTHY)
 @given(values=ANY)
 def test_values_together(helm: Helm, built: Built, values: dict[str, Any]) -> None:

@@ -144,6 +144,7 @@ def test_a_running_notebook_is_untouched_by_the_way_to_the_chart_and_back(
     assert untouched(room) == before
 
 
+@pytest.mark.long
 def test_installing_again_keeps_what_a_program_has_written(
     cluster: Cluster, helm: Helm, around: ExitStack
 ) -> None:

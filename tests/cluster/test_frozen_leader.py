@@ -15,20 +15,13 @@ from tests.support.machine import scaled
 from tests.support.rounds import rounds
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.slow
-
+ROUNDS = rounds(8, 20)  # it lost one in two, before keys were kept
 FROZEN_S = 10  # longer than the Lease holds
-MANY = rounds(8, 20)  # it lost one in two, before keys were kept
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(60 + 60 * ROUNDS)]
 
 
-@pytest.mark.parametrize(
-    "rounds",
-    [
-        pytest.param(1, marks=pytest.mark.timeout(120)),
-        pytest.param(MANY, marks=[pytest.mark.long, pytest.mark.timeout(60 + 60 * MANY)]),
-    ],
-)
-def test_a_notebook_that_is_made_while_the_leader_is_frozen_is_healed(cluster: Cluster, rounds: int) -> None:
+def test_a_notebook_that_is_made_while_the_leader_is_frozen_is_healed(cluster: Cluster) -> None:
     room = Room(cluster)
     times = []
     with (
@@ -37,7 +30,7 @@ def test_a_notebook_that_is_made_while_the_leader_is_frozen_is_healed(cluster: C
         cluster.notebook_controller("1.7", room.namespace),
     ):
         wait_until(lambda: ours.metric("bitfusion_reconcile_leader") == 1, limit_s=20)
-        for number in range(rounds):
+        for number in range(ROUNDS):
             name = f"nb-{number}"
             ours.process.freeze()
             try:
@@ -56,7 +49,7 @@ def test_a_notebook_that_is_made_while_the_leader_is_frozen_is_healed(cluster: C
             wait_until(partial(_has_only_ours, room, name), "its annotations, none of them pending", 10)
             # its Lease has run out while it stood still; the next round begins with a leader
             wait_until(lambda: ours.metric("bitfusion_reconcile_leader") == 1, limit_s=20)
-    say(f"frozen for {FROZEN_S} s and more, {rounds} times: healed at most {max(times):.1f} s after the thaw")
+    say(f"frozen for {FROZEN_S} s and more, {ROUNDS} times: healed at most {max(times):.1f} s after the thaw")
     assert max(times) < scaled(15)
 
 

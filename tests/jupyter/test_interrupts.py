@@ -52,8 +52,8 @@ def _still_works(kernel: LiveKernel) -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "way",
-    # The button makes a server's manager do the same.
-    [pytest.param(way, marks=[pytest.mark.long] * (way == "interrupt_kernel")) for way in WAYS],
+    # The button makes a server's manager do what interrupt_kernel does.
+    [pytest.param(way, marks=[pytest.mark.long] * (way in ("interrupt_kernel", "Ctrl-C"))) for way in WAYS],
 )
 @pytest.mark.usefixtures("kernelspecs")
 def test_code_of_any_kind_is_interrupted_in_every_way_as_in_plain_ipykernel(

@@ -125,6 +125,7 @@ def lines_of_cells(out: str) -> list[str]:
     return out.partition('✓ Installed kernel "bitfusion"')[2].splitlines()[1:]
 
 
+@pytest.mark.long
 def test_who_is_not_root_is_told_what_was_not_checked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,6 +112,7 @@ def server(tmp_path: Path) -> Iterator[tuple[LoadedServer, MountedSecret]]:
     running.end()
 
 
+@pytest.mark.long
 def test_no_request_fails_while_certificates_are_exchanged(
     server: tuple[LoadedServer, MountedSecret], capsys: pytest.CaptureFixture[str]
 ) -> None:

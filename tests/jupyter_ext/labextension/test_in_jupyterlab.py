@@ -257,6 +257,7 @@ def test_every_notice_is_told_and_its_buttons_work(page: Page, lab: Lab) -> None
     wait_until(lambda: lab.asked()[-1:] == [["release", {}]], "the release")
 
 
+@pytest.mark.long
 @that_have("status bar")
 def test_the_status_bar_has_the_notebook_in_front_and_a_setting_hides_it(page: Page, lab: Lab) -> None:
     notebook = Notebook(page, lab)
@@ -350,6 +351,7 @@ def test_the_palette_has_every_command(page: Page, lab: Lab) -> None:
     assert lab.asked() == [["acquire", {}]]
 
 
+@pytest.mark.long
 @in_front_ends(*FRONT_ENDS)
 def test_a_notebook_that_cannot_be_written_is_left_as_it_is(page: Page, lab: Lab) -> None:
     """The size is asked for all the same; who may not execute is shown nothing that does (`can_change`)."""

@@ -168,6 +168,7 @@ def test_what_is_no_number_does_not_fit_the_pattern_of_page_and_hub(number: str)
     assert not re.match(pattern, number)
 
 
+@pytest.mark.long
 def test_the_hub_refuses_another_number_where_none_may_be_written(tmp_path: Path) -> None:
     configuration = tmp_path / "jupyterhub_config.py"
     odd = listed(f"sizes:\n- label: {yaml.safe_dump(ODD, default_style=chr(34)).strip()}\n  share: 50 %\n")
@@ -197,6 +198,7 @@ def test_a_user_who_waits_for_units_reads_why_on_the_hubs_page(tmp_path: Path) -
     assert told.endswith(f"[Normal] {waiting.message}")
 
 
+@pytest.mark.long
 def test_a_size_of_several_gpus_has_no_number_beside_it(tmp_path: Path) -> None:
     sizes = listed("sizes:\n- {label: B 3 × 50 %, share: 50 %, number: 3}")
     _, three = profile_list(sizes, IMAGE, any_number=True)

@@ -186,7 +186,7 @@ def test_a_program_has_ended_before_its_gpu_is_anothers(base: Path, stack: ExitS
     [
         (NOTHING, False, "closed"),
         (ROUTERS, False, "closed"),
-        (PROXY, False, "silent"),
+        pytest.param(PROXY, False, "silent", marks=pytest.mark.long),
         pytest.param(ROUTERS, True, "silent", marks=pytest.mark.long),
     ],
 )
