@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.support.processes import Process
 from tests.support.waiting import Deadline, wait_until
 
 RESTART_S = 5.0  # the restarter looks every 3 s
+STEADY = 10  # looks, a tenth of a second apart
 
 SURELY_KEPT_S = KEPT_FOR_RESTARTER - 0.5
 """A new proxy that is seen so soon after a kill joins in time; on a busy machine it may come too late."""
@@ -94,8 +96,11 @@ class ServerProcess:
     def stop(self) -> None:
         """End it gently. Fails with its log and all its stacks if it stands anywhere but at its last step."""
         self.process.terminate()
+        looks: deque[bool] = deque(maxlen=STEADY)
         with suppress(AssertionError):
-            wait_until(lambda: self.process.poll() is not None or not _runs_a_loop(self.process.pid))
+            wait_until(
+                lambda: self.process.poll() is not None or _waits_for_a_thread(self.process.pid, looks)
+            )
         try:
             self.process.wait(scaled(2))
         except subprocess.TimeoutExpired:
@@ -106,14 +111,11 @@ class ServerProcess:
                 pytest.fail(f"the server did not end:\n{log[-8000:]}", pytrace=False)
 
 
-def _runs_a_loop(pid: int) -> bool:
-    """Whether it still has what asyncio waits with; what comes after, the interpreter's end, is short."""
-    folder = f"/proc/{pid}/fd"
-    for descriptor in os.listdir(folder):
-        with suppress(FileNotFoundError):  # closed meanwhile
-            if os.readlink(f"{folder}/{descriptor}") == "anon_inode:[eventpoll]":
-                return True
-    return False
+def _waits_for_a_thread(pid: int, looks: deque[bool]) -> bool:
+    """Whether its main thread has done nothing else for `STEADY` looks: the interpreter ends."""
+    with suppress(FileNotFoundError):  # ended meanwhile
+        looks.append("futex" in Path(f"/proc/{pid}/task/{pid}/wchan").read_text())
+    return looks.count(True) == STEADY
 
 
 def _waits_for_anyio(log: str) -> bool:
