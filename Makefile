@@ -101,12 +101,14 @@ test-pythons: test-python-3.10 test-python-3.14 test-python-3.15
 test-python-3.10: PACKAGES := $(filter-out tests/notebook_controller_patch tests/bitfusion_device_plugin,$(PACKAGES))
 test-python-3.14 test-python-3.15: DEBIAN = --debian
 test-python-3.15: PURPOSE = any-python
-# Those that are left out need PyYAML, which has no wheel for it yet.
-test-python-3.15: LEFT_OUT = tests/pool/access/test_client_files.py tests/pool/access/test_plain_yaml.py \
+# PyYAML has no wheel for it yet.
+NEED_YAML := tests/pool/access/test_client_files.py tests/pool/access/test_plain_yaml.py \
 	tests/pool/service/test_workstation_guide.py tests/pods/command/test_kueue.py tests/pods/pod/test_dry_run.py \
 	tests/pods/pod/test_golden_pods.py tests/pods/pod/test_gpu_pod.py tests/pods/pod/test_secret.py \
 	tests/pods/command/test_trial_pod.py tests/pods/places/test_network_policies.py
-test-python-3.15: PACKAGES = tests/client tests/pods tests/pool tests/kernel $(LEFT_OUT:%=--ignore=%)
+test-python-3.15: PACKAGES = tests/client tests/pods tests/pool tests/kernel $(NEED_YAML:%=--ignore=%)
+# Client and pool are tested on both sides of it, on 3.11 and 3.15.
+test-python-3.14: PACKAGES := $(filter-out tests/client tests/pool,$(PACKAGES)) $(filter tests/pool/%,$(NEED_YAML))
 
 # Who may open, link or replace which file, and what a network does to a service that waits for it with clocks,
 # is the machine's and not Python's.

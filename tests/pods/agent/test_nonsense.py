@@ -160,7 +160,7 @@ def test_noise_of_the_right_client_is_served_or_refused_in_words(
 @pytest.mark.long
 @pytest.mark.timeout(500)
 @given(streams)
-@settings(max_examples=rounds(4_000, 10_000), deadline=None, suppress_health_check=RELAXED)
+@settings(max_examples=rounds(2_500, 10_000), deadline=None, suppress_health_check=RELAXED)
 def test_much_noise_of_the_right_client_is_served_or_refused_in_words(
     no_programs: None, tmp_path: Path, keys: Keys, data: bytes
 ) -> None:
