@@ -63,6 +63,7 @@ def heard(harness: ProxyHarness) -> Iterator[list[str]]:
         thread = threading.Thread(target=listen)
         thread.start()
         try:
+            wait_until(lambda: names, "the state as it is")
             yield names
         finally:
             over.set()
