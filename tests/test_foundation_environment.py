@@ -175,10 +175,13 @@ def test_a_folder_that_is_no_environment_is_not_removed(project: Path, tmp_path:
     ("raised", "status"), [(OSError(28, "No space left on device"), 1), (KeyboardInterrupt, 130)]
 )
 def test_a_full_disk_and_an_interrupt_are_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], raised: object, status: int
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    raised: BaseException | type[BaseException],
+    status: int,
 ) -> None:
     def fails(*_: object) -> str:
-        raise raised  # type: ignore[misc]
+        raise raised
 
     monkeypatch.setattr(environment, "create", fails)
     monkeypatch.setattr(sys, "argv", ["environment.py", "lock"])
