@@ -25,7 +25,7 @@ from bitfusion_client.listening.crowd import TOO_MANY, TOO_SLOW, Crowd, source_o
 from bitfusion_client.listening.first_words import is_whole_head, is_whole_hello
 
 HANDSHAKE_SECONDS = 5.0  # from the connection on
-HEADER_SECONDS = 5.0  # for the first request to begin, from the handshake on
+HEADER_SECONDS = 5.0  # for the first request without TLS, and for the end of a connection that was asked to
 IDLE_SECONDS = 180.0  # longer than the apiserver keeps an idle connection (90 s): it closes, never we
 LARGEST_HEADER = 16 << 10  # bytes; the apiserver's are below 1 KiB
 QUIET_SECONDS = 10.0  # between two lines of the log about connections that were sent away
@@ -212,8 +212,8 @@ class HttpConnections(HTTPServerConnectionDelegate):
 
     def _has_shaken(self, connection: Connection, done: asyncio.Future[SSLIOStream]) -> None:
         failed = done.cancelled() or done.exception() is not None
-        if not failed and connection.timer is not None:  # else a request has begun already
-            self._start_timer(connection, HEADER_SECONDS)
+        if not failed:  # the apiserver opens some in reserve, and may use one at the moment we close it
+            self._stop_timer(connection)
 
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
         """Tornado's call before each request."""

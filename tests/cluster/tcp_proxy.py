@@ -24,6 +24,7 @@ class TcpProxy:
         self.connections = 0
         """How many were accepted so far."""
         self._open: set[socket.socket] = set()
+        self._targets: list[int] = []
         self._lock = threading.Lock()
         self._flowing = threading.Event()
         self._flowing.set()
@@ -47,6 +48,11 @@ class TcpProxy:
         self.cut()
         for thread in self._threads[1:]:
             thread.join(scaled(5))
+
+    def has_left(self, target: int) -> bool:
+        """Whether no connection to this port is open."""
+        with self._lock:
+            return target not in self._targets
 
     def cut(self) -> None:
         """Reset every open connection; new ones are let through."""
@@ -85,10 +91,12 @@ class TcpProxy:
             thread.start()
 
     def _pass_on(self, client: socket.socket) -> None:
-        with client, socket.create_connection(("127.0.0.1", self.target)) as server:
+        target = self.target
+        with client, socket.create_connection(("127.0.0.1", target)) as server:
             pair = {client: server, server: client}
             with self._lock:
                 self._open |= set(pair)
+                self._targets.append(target)
             try:
                 while not self._ending:
                     for ready in select.select(list(pair), [], [], 0.2)[0]:
@@ -102,3 +110,4 @@ class TcpProxy:
             finally:
                 with self._lock:
                     self._open -= set(pair)
+                    self._targets.remove(target)

@@ -8,6 +8,7 @@ import json
 import signal
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -16,8 +17,10 @@ from typing import Any
 
 import pytest
 
+from bitfusion_client.listening.crowd import TOO_SLOW
 from bitfusion_cluster.certificates.authority import new_authority
 from bitfusion_cluster.certificates.authority_secret import Authorities, write_authorities
+from bitfusion_cluster.program.http_connections import HEADER_SECONDS
 from tests.bitfusion_cluster.certificates.mounted_secret import MountedSecret
 from tests.bitfusion_cluster.certificates.pairs import pair, trusted
 from tests.cluster.api_client import Refused
@@ -296,6 +299,7 @@ def test_replicas_are_exchanged_under_load_without_a_failed_request(
                 wait_until(partial(_unready, replica), limit_s=10)
                 service.target = fresh.port
                 wait_until(partial(load.has_done, load.done + 200), limit_s=30)
+                wait_until(partial(service.has_left, replica.port), limit_s=10)
                 # a second signal ends the drain, which lasts until everybody calls the fresh one
                 assert replica.end()[0] == 0
                 wait_until(partial(load.has_done, load.done + 100), limit_s=30)
@@ -306,6 +310,25 @@ def test_replicas_are_exchanged_under_load_without_a_failed_request(
     with capsys.disabled():
         print(f"\n3 replicas exchanged under {load.done} creations: {len(load.failures)} failed")
     assert load.failures == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(60)
+def test_connections_that_the_apiserver_opens_in_reserve_stay_open(
+    cluster: Cluster, installed: Installation, user: str
+) -> None:
+    """In a burst it opens more than it uses. A creation fails if we close one that it is about to use."""
+    replica = installed.started()
+    installed.call(replica, failurePolicy="Fail")
+    assert admitted(cluster, user)
+    for threads in (8, 16, 32):
+        load = Load(cluster, user, threads)
+        load.start()
+        wait_until(partial(load.has_done, threads), limit_s=30)
+        load.stop()
+        assert load.failures == []
+    time.sleep(HEADER_SECONDS + 1)
+    assert replica.metric("bitfusion_admission_connections_closed_total", reason=TOO_SLOW) == 0
 
 
 def as_list(objects: list[dict[str, Any]]) -> str:

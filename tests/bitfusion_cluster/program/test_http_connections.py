@@ -185,11 +185,10 @@ def test_a_burst_of_new_connections_that_all_ask_loses_none(tmp_path: Path) -> N
         (False, HALF_A_HEADER, "HEADER_SECONDS"),
         (True, b"", "HANDSHAKE_SECONDS"),
         (True, SAID[HELLO], "HANDSHAKE_SECONDS"),
-        (True, None, "HEADER_SECONDS"),  # a handshake, and nothing more
     ],
 )
 def test_who_does_not_ask_in_time_is_sent_away(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, over_tls: bool, says: bytes | None, limit: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, over_tls: bool, says: bytes, limit: str
 ) -> None:
     assert (http_connections.HANDSHAKE_SECONDS, http_connections.HEADER_SECONDS) == (5, 5)
     for name in ("HANDSHAKE_SECONDS", "HEADER_SECONDS"):
@@ -197,8 +196,8 @@ def test_who_does_not_ask_in_time_is_sent_away(
 
     async def scenario(served: Served) -> float:
         began = time.monotonic()
-        client = await served.client(over_tls=over_tls and says is None)
-        await client.write(says or b"")
+        client = await served.client()
+        await client.write(says)
         assert await ended(client)
         assert served.closed == [TOO_SLOW]
         return time.monotonic() - began
@@ -281,6 +280,31 @@ def test_who_has_asked_in_time_may_be_silent_for_longer(monkeypatch: pytest.Monk
         return (await client.send("GET", "/ok")).status
 
     assert run(scenario) == 200
+
+
+def test_who_has_shaken_hands_may_ask_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The API server opens some connections in reserve, keeps them for 90 s, and may use one at any time."""
+    monkeypatch.setattr(http_connections, "HANDSHAKE_SECONDS", scaled(0.5))
+    monkeypatch.setattr(http_connections, "HEADER_SECONDS", 0.2)
+
+    async def scenario(served: Served) -> int:
+        client = await served.client(over_tls=True)
+        await asyncio.sleep(scaled(0.8))
+        return (await client.send("GET", "/ok")).status
+
+    assert run(scenario, MANY, server_context(*write_certificate(tmp_path))) == 200
+
+
+def test_who_has_shaken_hands_and_never_asks_is_closed_as_one_that_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(http_connections, "IDLE_SECONDS", scaled(0.5))
+    context = server_context(*write_certificate(tmp_path))
+
+    async def scenario(served: Served) -> bool:
+        return await ended(await served.client(over_tls=True))
+
+    assert run(scenario, MANY, context)
 
 
 def test_the_end_closes_also_those_that_have_said_nothing() -> None:
