@@ -298,7 +298,8 @@ def connect(kubeconfig: str | None) -> KubernetesApi:
         return KubernetesApi.load(kubeconfig)
     except WrongSetting as error:
         if kubeconfig is not None:
-            raise
+            allowed = f"{error.allowed}; name another file, or leave the setting out to use kubectl's"
+            raise WrongSetting(error.name, error.value, allowed) from None
         raise CannotStart(
             f"No credentials for a cluster were found: {shown_value(error.value)}: {error.allowed}",
             "run it in a pod, or name a file with credentials with --kubeconfig.",
