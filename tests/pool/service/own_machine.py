@@ -2,7 +2,7 @@
 
 Root installs and starts there what a guide says, users log in, and nothing of it is left: its files lie in
 one folder, and all that runs on it ends with its process 1. Played is systemd: it makes the folders of a
-unit, and starts the unit's program as its account.
+unit, starts the unit's program as its account, and ends it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ _SYSTEMCTL = """\
 #!/bin/sh -e
 unit=/etc/systemd/system/bitfusion-pool.service
 value() { sed -n "s/^$1=//p" $unit; }
-case "$*" in
-daemon-reload) ;;
-"enable --now bitfusion-pool")
+pid=/var/log/bitfusion-pool.pid
+start() {
     user=$(value User)
     install -d -o "$user" -m "$(value StateDirectoryMode)" "/var/lib/$(value StateDirectory)"
     install -d -o "$user" -m "$(value RuntimeDirectoryMode)" "/run/$(value RuntimeDirectory)"
@@ -54,7 +53,18 @@ daemon-reload) ;;
     umask "$(value UMask)" && cd /
     setsid setpriv --reuid "$user" --regid "$user" --init-groups env -i PATH="$PATH" \\
         BITFUSION_POOL_GPUS=simulated "$@" > /var/log/bitfusion-pool 2>&1 < /dev/null &
-    ;;
+    echo $! > $pid
+}
+stop() {
+    kill "$(cat $pid)"
+    while [ -e "/proc/$(cat $pid)/exe" ]; do sleep 0.1; done
+    [ "$(value RuntimeDirectoryPreserve)" = yes ] || rm -r "/run/$(value RuntimeDirectory)"
+}
+case "$*" in
+daemon-reload) ;;
+"enable --now bitfusion-pool") start ;;
+"restart bitfusion-pool") stop && start ;;
+"disable --now bitfusion-pool") stop ;;
 *) exit 1 ;;
 esac
 """

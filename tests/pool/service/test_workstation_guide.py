@@ -23,9 +23,10 @@ PAGE = "docs/tutorials/workstation.md"
 SECTION = (ROOT / PAGE).read_text(encoding="utf-8")
 HUB = "docs/how-to/jupyterhub-on-one-machine.md"
 HEADINGS = re.findall(r"(?m)^## (\d\. .*)$", SECTION)
-INSTALL, START, HOLD, WAIT, LOOK, KERNEL = re.findall(r"(?ms)^```sh\n(.*?)^```", SECTION)
+INSTALL, START, HOLD, WAIT, LOOK, KERNEL, UPDATE, REMOVE = re.findall(r"(?ms)^```sh\n(.*?)^```", SECTION)
 LOGGED, WAITED = re.findall(r"(?ms)^```text\n(.*?)^```", SECTION)
 NOTHING_YET = " && ".join(re.findall(r"`(/\S+[^`]*venv /opt/notebooks|/\S+ install jupyterlab)`", SECTION))
+HELD, NOBODY = "sleep 60", "Nobody holds a GPU."
 
 pytestmark = [*NEEDS, pytest.mark.slow, pytest.mark.long]
 
@@ -71,9 +72,25 @@ def test_from_zero_to_two_users(machine: OwnMachine) -> None:
     assert machine.root("bitfusion-pool serve --print-unit").startswith("# Written by")
 
 
-@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.runs(f"{PAGE}#Update")
+def test_an_update_leaves_users_their_gpus(machine: OwnMachine) -> None:
+    install(machine)
+    ada = machine.start("ada", HOLD)
+    wait_until(lambda: HELD in machine.user("bob", LOOK))
+    before = machine.root("cat /var/log/bitfusion-pool.pid")
+    machine.root(UPDATE, limit_s=120)
+    assert matches(LOGGED, machine.root(START.splitlines()[-1]))
+    wait_until(lambda: HELD in machine.user("bob", LOOK))
+    assert machine.root("cat /var/log/bitfusion-pool.pid") != before
+    assert ada.poll() is None
+    machine.user("ada", "pkill -x -u ada sleep")
+    ada.communicate(timeout=scaled(20))
+    wait_until(lambda: NOBODY in machine.user("bob", LOOK))
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.runs(f"{PAGE}#{HEADINGS[3]}", HUB)
+@pytest.mark.runs(f"{PAGE}#{HEADINGS[3]}", f"{PAGE}#Remove", HUB)
 def test_every_user_has_the_kernel_and_all_share_the_pool(machine: OwnMachine) -> None:
     install(machine)
     machine.root(NOTHING_YET, limit_s=300)
@@ -96,7 +113,14 @@ def test_every_user_has_the_kernel_and_all_share_the_pool(machine: OwnMachine) -
         saved = (machine.base / "home" / name / "in.ipynb").read_text()
         assert "ada and bob hold a GPU each" in saved
         assert "42" in saved
-    assert "Nobody holds a GPU." in machine.user("ada", LOOK)
+    assert NOBODY in machine.user("ada", LOOK)
+    machine.root(REMOVE)
+    kernels = machine.user("ada", "/opt/notebooks/bin/jupyter kernelspec list")
+    assert "python3" in kernels
+    assert "bitfusion" not in kernels
+    left = "find /opt -maxdepth 1 -name 'bitfusion*'; find {} -name '*bitfusion*'"
+    assert machine.root(left.format("/etc /opt/notebooks /var/lib /run /usr/local")) == ""
+    assert "bitfusion" not in machine.root("cat /etc/passwd /etc/group")
 
 
 WAIT_FOR_BOTH = """\
