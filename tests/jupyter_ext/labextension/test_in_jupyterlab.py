@@ -345,7 +345,7 @@ def test_the_palette_has_every_command(page: Page, lab: Lab) -> None:
     take = palette.locator(".lm-CommandPalette-item").filter(has_text="Take a GPU Now")
 
     def chosen() -> bool:
-        """Notebook 7's palette closes when something takes the focus: a page that still loads, or a dialog."""
+        """Notebook 7's palette closes when a page that still loads takes the focus, or a dialog does."""
         page.keyboard.press("Escape")
         page.keyboard.press("Control+Shift+c")
         page.locator(".lm-CommandPalette-input").fill("gpu", timeout=scaled(3_000))
