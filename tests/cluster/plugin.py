@@ -2,8 +2,9 @@
 
 Each is started once a test process, lazily, for every test that names it. Under pytest-xdist one worker in
 three has a cluster, as tests on it wait most of their time, and runs whole files: what a file's fixtures
-install on the cluster is there once. All tests with a node run in one worker. `tests/conftest.py` registers
-this plugin, so it uses the standard library only until a test asks for the cluster.
+install on the cluster is there once. All tests with the node run in one worker, those with two of their own
+in another. `tests/conftest.py` registers this plugin, so it uses the standard library only until a test asks
+for the cluster.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ def needs_cluster(item: pytest.Item) -> bool:
     return not {"cluster", *_BESIDE}.isdisjoint(getattr(item, "fixturenames", ()))
 
 
-def needs_node(item: pytest.Item) -> bool:
-    """Whether the test, or a fixture of it, uses the fixture `node` or `two_nodes`."""
-    return not {"node", "two_nodes"}.isdisjoint(getattr(item, "fixturenames", ()))
+def nodes_of(item: pytest.Item) -> str:
+    """The fixture of nodes that the test, or a fixture of it, uses; "" if there is none."""
+    return next((name for name in ("node", "two_nodes") if name in getattr(item, "fixturenames", ())), "")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -64,9 +65,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if needs_cluster(item):
             item.add_marker("cluster")
-        if needs_node(item):
+        if nodes := nodes_of(item):
             item.add_marker("node")
-            item.add_marker(pytest.mark.xdist_group("node"))
+            item.add_marker(pytest.mark.xdist_group(nodes))
         elif item.path in groups:
             item.add_marker(pytest.mark.xdist_group(groups[item.path]))
 
@@ -83,7 +84,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     config.stash[_failed_key] = {}
     if session.config.option.collectonly:
         return
-    node = any(needs_node(item) for item in session.items)
+    node = any(nodes_of(item) for item in session.items)
     if node or any(needs_cluster(item) for item in session.items):
         _prepare(config, "cluster", CONTROL_PLANE)
     if node:
