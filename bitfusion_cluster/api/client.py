@@ -298,7 +298,7 @@ def connect(kubeconfig: str | None) -> KubernetesApi:
         return KubernetesApi.load(kubeconfig)
     except WrongSetting as error:
         if kubeconfig is not None:
-            allowed = f"{error.allowed}; name another file, or leave the setting out to use kubectl's"
+            allowed = f"{error.allowed}; name another file, or leave the setting out"
             raise WrongSetting(error.name, error.value, allowed) from None
         raise CannotStart(
             f"No credentials for a cluster were found: {shown_value(error.value)}: {error.allowed}",

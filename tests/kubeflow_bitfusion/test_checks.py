@@ -204,7 +204,7 @@ def test_no_way_into_a_cluster_is_one_line(tmp_path: Path, capsys: pytest.Captur
         err = capsys.readouterr().err
         assert err.count("\n") == 1
         assert "it has no credentials that can be used" in err
-        assert err.endswith("; name another file, or leave the setting out to use kubectl's\n")
+        assert err.endswith("; name another file, or leave the setting out\n")
 
 
 @pytest.mark.parametrize("kept", [None, "cut off", "[" * 200_000])
