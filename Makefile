@@ -107,8 +107,8 @@ NEED_YAML := tests/pool/access/test_client_files.py tests/pool/access/test_plain
 	tests/pods/pod/test_golden_pods.py tests/pods/pod/test_gpu_pod.py tests/pods/pod/test_secret.py \
 	tests/pods/command/test_trial_pod.py tests/pods/places/test_network_policies.py
 test-python-3.15: PACKAGES = tests/client tests/pods tests/pool tests/kernel $(NEED_YAML:%=--ignore=%)
-# Client and pool are tested on both sides of it, on 3.11 and 3.15.
-test-python-3.14: PACKAGES := $(filter-out tests/client tests/pool,$(PACKAGES)) $(filter tests/pool/%,$(NEED_YAML))
+# What 3.15 tests is tested on both sides of it.
+test-python-3.14: PACKAGES := $(filter-out tests/client tests/pods tests/pool tests/kernel,$(PACKAGES)) $(NEED_YAML)
 
 # Who may open, link or replace which file, and what a network does to a service that waits for it with clocks,
 # is the machine's and not Python's.
