@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_cluster.watching.watched_resource import WatchLimits
+from tests.cluster.api_client import ApiClient, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.lone_reconciler import api_port, reconciler
 from tests.cluster.notebooks import Room
@@ -26,6 +27,14 @@ pytestmark = pytest.mark.slow
 
 def is_healed(room: Room, name: str) -> bool:
     return notes(room, name) == CLIENT
+
+
+def is_refused(client: ApiClient) -> bool:
+    try:
+        client.get("/api")
+    except Refused as refused:
+        return refused.status == 401
+    return False
 
 
 @pytest.mark.long
@@ -80,7 +89,7 @@ def test_a_token_that_is_no_longer_valid_is_read_again(cluster: Cluster, tmp_pat
             # its tokens go with it; the apiserver believes one it has seen for 10 s more
             room.client.delete(f"{accounts}/runner")
             room.client.create(accounts, account)
-            time.sleep(11)
+            wait_until(partial(is_refused, cluster.client_as(token.read_text())), "the token is refused", 30)
             proxy.cut()
             wait_until(lambda: ours.restarts().get("notebooks: refused", 0) >= 2, limit_s=20)
             room.create("meanwhile", limits=TWO)

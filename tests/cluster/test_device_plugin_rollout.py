@@ -15,6 +15,7 @@ import pytest
 from tests.cluster.api_client import Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.manifests.built import MANIFESTS, one
+from tests.support.machine import scaled
 from tests.support.objects import objects_of
 from tests.support.waiting import wait_until
 
@@ -112,7 +113,7 @@ class Rollout:
                 self._say(pod, "False")
 
     def rollout_status(self, seconds: int) -> tuple[int, str]:
-        words = ("rollout", "status", f"daemonset/{NAME}", f"--timeout={seconds}s")
+        words = ("rollout", "status", f"daemonset/{NAME}", f"--timeout={scaled(seconds):.0f}s")
         done = self.cluster.try_kubectl("-n", self.namespace, *words)
         return done.returncode, done.stdout + done.stderr
 

@@ -91,6 +91,11 @@ def retries(controller: OurController, room: Room, name: str) -> int:
     return [(one["message"], one.get("namespace"), one.get("notebook")) for one in lines].count(wanted)
 
 
+def own_tries(room: Room, name: str) -> int:
+    """How often the StatefulSet's pod has been refused."""
+    return sum(int(one.get("count") or 1) for one in events(room, "StatefulSet", name))
+
+
 @pytest.mark.timeout(180)
 def test_the_fourth_notebook_is_told_why_it_waits_and_starts_when_another_one_stops(
     cluster: Cluster, injector: Installation
@@ -131,7 +136,9 @@ def test_the_fourth_notebook_is_told_why_it_waits_and_starts_when_another_one_st
         assert (room.pod("four"), used(room)) == (None, 150)
         for name in ("four", "large"):
             assert retries(ours, room, name) == 0, "nothing is tried while there is no room"
-        time.sleep(6)  # its StatefulSet tries ever less often by itself
+        # Its StatefulSet tries by itself, each time after twice as long: it has just done so.
+        tried = own_tries(room, "four")
+        wait_until(lambda: own_tries(room, "four") > tried, "the StatefulSet's own next try", 60)
         # what the words advise
         room.stop("one")
         stopped = time.monotonic()

@@ -44,10 +44,22 @@ class Setting:
         (place,) = [number for number, rule in enumerate(rules) if rule["resources"] == ["notebooks"]]
         operation = {"op": "replace", "path": f"/rules/{place}/verbs", "value": list(verbs)}
         self.cluster.client.patch(role, [operation])
+        wait_until(lambda: self._may("watch") == ("watch" in verbs), "the API server knows the role", 20)
         before = self.refused()
         self.proxy.cut()
         if "watch" not in verbs:
             wait_until(lambda: self.refused() >= before + 2, "the watch is refused", 30)
+
+    def _may(self, verb: str) -> bool:
+        asked = {"group": "kubeflow.org", "resource": "notebooks", "verb": verb}
+        body = {
+            "spec": {
+                "user": f"system:serviceaccount:{self.ours.namespace}:{NAME}",
+                "resourceAttributes": asked,
+            }
+        }
+        reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        return bool(self.cluster.client.create(reviews, body)["status"]["allowed"])
 
     def refused(self) -> float:
         name = "bitfusion_watch_restarts_total"

@@ -59,7 +59,7 @@ def test_the_controllers_port_is_behind_a_firewall(
         (line,) = replica.logged("the API server does not reach the webhooks")
         assert "context deadline exceeded" in line["reason"]
 
-        installed.call(replica)
+        installed.call(replica, timeoutSeconds=30)
         wait_until(lambda: replica.metric("bitfusion_admission_reachable") == 1, replica.log.read_text, 30)
         wait_until(lambda: [each["reason"] for each in told(installed)].count(REACHABLE) == 1, limit_s=10)
         assert MANAGED in room.create("late", limits=HALF)["metadata"]["annotations"]

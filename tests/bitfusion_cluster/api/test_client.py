@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -75,11 +74,9 @@ def test_no_answer_is_an_error_of_its_own_and_asked_for_once(
 
 
 def test_a_429_is_told_at_once(server: FakeApi, api: KubernetesApi) -> None:
-    server.misbehave(status(429, Retry_After="30"))
-    began = time.monotonic()
+    server.misbehave(status(429, Retry_After="3600"))  # for which the transport must not sleep
     with pytest.raises(TooManyRequests):
         api.get(PATH)
-    assert time.monotonic() - began < 5, "the transport must not sleep"
 
 
 def test_an_answer_that_is_cut_off_is_no_answer(server: FakeApi, api: KubernetesApi) -> None:

@@ -40,14 +40,12 @@ def test_an_error_instead_of_a_stream_is_raised(server: FakeApi, api: Kubernetes
 
 def test_silence_in_a_stream_ends_it(server: FakeApi, api: KubernetesApi) -> None:
     server.misbehave(raw(b"{}\n", then=stall))
-    began = time.monotonic()
-    with api.stream(NOTEBOOKS, WATCH_QUERY, 30) as stream:
+    with api.stream(NOTEBOOKS, WATCH_QUERY, 3600) as stream:
         lines = stream.lines()
         assert next(lines) == b"{}"
         stream.set_read_timeout(0.2)
         with pytest.raises(NoAnswer, match="timed out"):
             next(lines)
-    assert time.monotonic() - began < 10
 
 
 def test_a_reset_in_a_stream_is_no_answer(server: FakeApi, api: KubernetesApi) -> None:

@@ -12,7 +12,7 @@ from bitfusion_cluster.leading.quota_teller import MOST_OF_ONE, QuotaTeller
 from bitfusion_cluster.watching.cache import Cache
 from bitfusion_device_plugin.identity.quotas import QuotaRecord
 from tests.bitfusion_cluster.fake_api import POST, FakeApi
-from tests.bitfusion_cluster.faults import Fault, reset, status
+from tests.bitfusion_cluster.faults import Fault, after, reset, status
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
@@ -80,9 +80,12 @@ def test_at_kubeflows_own_quota_it_says_where_that_is_written(room: Room) -> Non
 
 
 def test_of_many_quotas_of_a_namespace_a_few_are_told_and_others_do_not_wait(room: Room) -> None:
+    all_are_there = threading.Event()
+    room.api.misbehave(after(all_are_there), POST)
     for number in range(200):
         room.quotas.put(QuotaRecord("flood", f"q{number:03}", None, WRONG))
     room.quotas.put(QuotaRecord("z", "gpus", None, WRONG))
+    all_are_there.set()
     wait_until(lambda: len(room.said()) == MOST_OF_ONE + 1, room.said)
     assert "/api/v1/namespaces/z/events" in [one.path for one in room.api.requests[:5]]
     assert [name for namespace, name, _ in room.said() if namespace == "flood"] == [

@@ -423,12 +423,10 @@ def test_objects_of_any_shape_are_tolerated(api: FakeApi, loops: Any) -> None:
 
 def test_stop_ends_a_read_that_waits(api: FakeApi, loops: Any) -> None:
     fill(api, 1)
-    loop = loops()
+    loop = loops(replace(QUICK, shortest_watch=3600, longest_watch=3600))  # by itself it would not end
     wait_until(lambda: api.watching(NOTEBOOKS))
     threading.Timer(0.2, loop.watch.stop).start()
-    began = time.monotonic()
     assert loop.watch.join(scaled(10))
-    assert time.monotonic() - began < 5, "the watch would have ended after 30 s by itself"
     assert loop.restarts("broken") == 0
 
 

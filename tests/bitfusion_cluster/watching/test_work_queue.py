@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -97,9 +96,7 @@ def test_an_event_wakes_a_key_that_waits(work: WorkQueue, clock: Clock) -> None:
 def test_closing_ends_a_worker_that_waits() -> None:
     work = WorkQueue()
     threading.Timer(0.1, work.close).start()
-    began = time.monotonic()
-    assert work.get(30) is None
-    assert time.monotonic() - began < 10
+    assert work.get(3600) is None
     work.add(A)
     assert work.get(0) is None
 
