@@ -47,7 +47,8 @@ def test_without_a_descriptor_nothing_is_tried_for_a_moment(number: int) -> None
             await asyncio.sleep(0.35)
             asked = poor.asked
             poor.room = 1
-            await asyncio.sleep(0.3)
+            while not taken:
+                await asyncio.sleep(0.01)
             acceptor.close()
         for connected in taken:
             connected.close()

@@ -154,7 +154,8 @@ def thaw(pid: int) -> None:
 
 def unread_bytes(pid: int) -> int:
     """What has come on the process's TCP connections (IPv4), and it has not read."""
-    links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    fds = Path(f"/proc/{pid}/fd").iterdir()
+    links = [os.readlink(fd) for fd in fds if fd.is_symlink()]  # not one that is closed by now
     rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     return sum(int(row[4].partition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in links)
 

@@ -100,11 +100,17 @@ class FakeNetworkService:
     def place(self) -> str:
         return f"{HOST}:{self.port}"
 
-    def write_files(self, home: Path, *servers: Address, token: str = "", timeout: str = "3s") -> None:
-        """The three files of a client."""
+    @property
+    def requests(self) -> list[Message]:
+        """What was heard but hellos: a client whose answer is late dials anew, and may get it then."""
+        return [message for message in self.heard if not isinstance(message, Hello)]
+
+    def write_files(self, home: Path, *servers: Address, token: str = "", timeout: str = "") -> None:
+        """The three files of a client, with the default's timeout as it is on this machine."""
         folder = home / ".bitfusion"
         folder.mkdir(exist_ok=True)
         (folder / "servers.conf").write_text(servers_text(servers or [Address(HOST, self.port)]))
+        timeout = timeout or f"{scaled(3000):.0f}ms"
         text = client_text(token or self.token).replace("timeout: 3s", f"timeout: {timeout}")
         (folder / "client.yaml").write_text(text)
         (folder / "ca.crt").write_bytes(self.authority.certificate)

@@ -19,6 +19,7 @@ import pytest
 
 from bitfusion_pool.access.addresses import Address
 from bitfusion_pool.access.client_files import prepare_folder, read_authority, write_client_files
+from bitfusion_pool.ledger.storage.database import BUSY_S
 from tests.pool import pool_client
 from tests.pool.client.network_user import network_user
 from tests.pool.pool_client import COMMAND, PoolClient, finish, until_told_to_wait
@@ -108,13 +109,15 @@ def seen(request: pytest.FixtureRequest, client: PoolClient, base: Path) -> Iter
     indirect=True,
 )
 def test_the_row_of_a_holder_follows_what_its_kernel_does(seen: Seen) -> None:
+    said_at = time.time()
     seen.says("idle", 725.0, "renamed\x1b[2J.ipynb")
     holder = seen.holder()
     seen.until("idle")
     kernel = seen.kernel()
     assert kernel is not None
-    assert kernel["idle_seconds"] == pytest.approx(727, abs=5)
-    assert kernel["idle_since"] == pytest.approx(time.time() - 727, abs=5)
+    passed_s = time.time() - said_at
+    assert 724 <= kernel["idle_seconds"] <= 726 + passed_s
+    assert -1 <= kernel["idle_since"] - (said_at - 725) <= 1 + passed_s
     assert kernel["notebook"] == "renamed\\x1b[2J.ipynb"
     text = seen.user.admin("status").stdout
     shown = r"│ digits.ipynb: renamed\\x1b\[2J.ipynb │ .* │ idle 12 min \d\d s │ it ends"
@@ -172,6 +175,7 @@ def test_nothing_is_said_of_a_kernel_that_nobody_asks_about(seen: Seen) -> None:
 def test_a_service_that_is_to_tell_much_logs_it(seen: Seen, base: Path, level: str) -> None:
     service = RunningService(base, "--log-level", level)
     seen.user.environ["BITFUSION_POOL"] = service.start().socket
+    said_at = time.time()
     try:
         seen.says("idle", 60.0)
         holder = seen.holder()
@@ -186,7 +190,9 @@ def test_a_service_that_is_to_tell_much_logs_it(seen: Seen, base: Path, level: s
         assert said == []
     else:
         assert {"state": "idle", "notebook": "digits.ipynb", "level": "debug"}.items() <= said[0].items()
-        assert said[0]["idle_s"] == pytest.approx(60.0, abs=5)
+        idle_s = said[0]["idle_s"]
+        assert isinstance(idle_s, float)
+        assert 59 <= idle_s <= 61 + time.time() - said_at
 
 
 @pytest.mark.parametrize("seen", [OWN], indirect=True)
@@ -239,7 +245,7 @@ def test_a_ledger_that_somebody_keeps_locked_delays_no_signal(seen: Seen) -> Non
         begin = time.monotonic()
         holder.terminate()
         assert holder.stdout.readline() == "ended\n"
-        assert time.monotonic() - begin < 1.0
+        assert time.monotonic() - begin < BUSY_S / 2  # it did not wait for the lock
         db.execute("ROLLBACK")
     _, err = finish(holder)
     assert (holder.returncode, "Released GPUs" in err) == (3, True)

@@ -13,6 +13,7 @@ from bitfusion_pool.messages.from_client import Look, Report
 from bitfusion_pool.messages.from_service import Granted, PoolSnapshot
 from tests.pool.service.running_service import RunningService
 from tests.pool.service.socket_client import SocketClient
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 
@@ -41,13 +42,15 @@ def shown(holder: SocketClient) -> Entry:
 def test_what_a_client_says_is_what_others_see(
     holder: SocketClient, granted: Granted, service: RunningService
 ) -> None:
+    said_at = time.time()
     holder.send(said(granted))
     wait_until(lambda: shown(holder).activity is not None)
     activity = shown(holder).activity
     assert activity is not None
     assert (activity.state, activity.notebook) == ("idle", "digits.ipynb")
-    assert activity.since == pytest.approx(time.time() - 5, abs=5)
-    assert activity.idle_since == pytest.approx(time.time() - 60, abs=5)
+    assert activity.idle_since is not None
+    for since, age_s in ((activity.since, 5), (activity.idle_since, 60)):
+        assert said_at - 1 <= since + age_s <= time.time() + 1
     holder.send(said(granted, state="running"))
     wait_until(lambda: (found := shown(holder).activity) is not None and found.idle_since is None)
     holder.send(said(granted, state=""))
@@ -100,7 +103,7 @@ def test_a_flood_of_reports_keeps_nobody_waiting(
             holder.send(said(granted, notebook=str(number)))
         begin = time.monotonic()
         other.ask(Look(), PoolSnapshot)
-        assert time.monotonic() - begin < 2.0
+        assert time.monotonic() - begin < scaled(2.0)
         wait_until(lambda: (found := shown(other).activity) is not None and found.notebook == "399")
 
 

@@ -76,7 +76,7 @@ def test_from_zero_to_two_users(machine: OwnMachine) -> None:
 @pytest.mark.runs(f"{PAGE}#Update")
 def test_an_update_leaves_users_their_gpus(machine: OwnMachine) -> None:
     install(machine)
-    ada = machine.start("ada", HOLD)
+    ada = machine.start("ada", HOLD.replace("sleep 60", "sleep 600"))  # longer than any update
     wait_until(lambda: holders(machine) == ["ada"])
     before = machine.root("cat /var/log/bitfusion-pool.pid")
     machine.root(UPDATE, limit_s=120)
