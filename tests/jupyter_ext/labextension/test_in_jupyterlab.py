@@ -299,12 +299,13 @@ def test_the_running_panel_has_leases_and_marks_the_kernels_that_hold_one(page: 
     item = running.locator(".jp-RunningSessions-item").filter(has_text=re.compile(HELD))
     expect(item).to_contain_text("train.ipynb")
     kernel = running.locator(f".jp-RunningSessions-itemLabel[title*='{notebook.kernel}']")
-    mark = "label => getComputedStyle(label, '::before').content"
-    assert [label.evaluate(mark) for label in kernel.all()] == ['"½ GPU"']
+    mark = "labels => labels.map(label => getComputedStyle(label, '::before').content)"
+    # JupyterLab's own list of kernels may come later than our leases
+    wait_until(lambda: kernel.evaluate_all(mark) == ['"½ GPU"'], lambda: kernel.evaluate_all(mark))
     item.hover()
     item.locator(".jp-RunningSessions-itemShutdown").click()
     expect(item).to_have_count(0)
-    assert [label.evaluate(mark) for label in kernel.all()] == ["none"]
+    wait_until(lambda: kernel.evaluate_all(mark) == ["none"], lambda: kernel.evaluate_all(mark))
     lab.tell(kernels={notebook.kernel: lease(time.time())})
     section = running.locator(".jp-AccordionPanel-title").filter(has_text="GPUs")
     expect(item).to_be_visible()
