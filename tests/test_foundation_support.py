@@ -25,7 +25,7 @@ from tests.support.processes import (
 from tests.support.waiting import Deadline, wait_until, wait_until_settled
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def calm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Time limits as they stand, so that a wait which must fail fails soon."""
     monkeypatch.setenv(machine.VARIABLE, "1")
@@ -39,6 +39,7 @@ def test_waiting_returns_the_first_true_value() -> None:
     assert wait_until(lambda: next(values)) == "yes"
 
 
+@pytest.mark.usefixtures("calm")
 def test_waiting_in_vain_tells_what_for_and_what_was_seen_last() -> None:
     with pytest.raises(AssertionError, match=r"^not within 0\.02 s: the moon; last seen: 0$"):
         wait_until(lambda: 0, "the moon", 0.02)
@@ -68,6 +69,7 @@ def test_waits_share_a_deadline_that_is_past() -> None:
         wait_until(lambda: False, limit_s=deadline)
 
 
+@pytest.mark.usefixtures("calm")
 def test_a_value_settles_or_does_not() -> None:
     values = iter([1, 2])
     assert wait_until_settled(lambda: next(values, 2), quiet_s=0.05) == 2
@@ -76,6 +78,7 @@ def test_a_value_settles_or_does_not() -> None:
         wait_until_settled(lambda: next(count), quiet_s=60, limit_s=0.3)
 
 
+@pytest.mark.usefixtures("calm")
 def test_limits_scale_with_the_factor_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(machine.VARIABLE, "2.5")
     machine.time_factor.cache_clear()
@@ -135,19 +138,20 @@ def test_a_stranger_is_read_no_more_but_one_that_is_just_being_forked_is(
         return read_environment(pid)
 
     monkeypatch.setattr(processes, "read_environment", reads)
+    own = os.getpid()  # another run of these tests has its own
     strangers, ready = processes.Strangers(), "import os, sys; sys.stdin.read(1); os.execve"
-    become = f"{ready}('/bin/sleep', ['sleep', '47'], {{'MARK': 'late'}})"
+    become = f"{ready}('/bin/sleep', ['sleep', '47'], {{'MARK': '{own}'}})"
     with subprocess.Popen([sys.executable, "-ISc", become], stdin=subprocess.PIPE, env={}) as forked:
         try:
-            assert processes_with("MARK=late", strangers=strangers) == set()
+            assert processes_with(f"MARK={own}", strangers=strangers) == set()
             assert forked.stdin is not None
             forked.stdin.write(b"x")
             forked.stdin.flush()
-            wait_until(lambda: processes_with("MARK=late", strangers=strangers), "the one after its execve")
+            wait_until(lambda: processes_with(f"MARK={own}", strangers=strangers), "the one after its execve")
             now = time.monotonic()
             monkeypatch.setattr(time, "monotonic", lambda: now + 2 * processes.STRANGE_AFTER_S)
             read.clear()
-            (found,) = processes_with("MARK=late", strangers=strangers)
+            (found,) = processes_with(f"MARK={own}", strangers=strangers)
             assert found.pid == forked.pid
             assert os.getppid() not in read
         finally:
@@ -155,17 +159,18 @@ def test_a_stranger_is_read_no_more_but_one_that_is_just_being_forked_is(
 
 
 def test_processes_are_found_by_their_environment_and_ended() -> None:
-    with subprocess.Popen(["sleep", "100"], env={"MARK": "a/b"}) as sleeper:
+    own = os.getpid()  # another run of these tests has its own
+    with subprocess.Popen(["sleep", "100"], env={"MARK": f"{own}/b"}) as sleeper:
         try:
-            wait_until(lambda: processes_with("MARK=a/b"), "exec")
-            assert {each.pid for each in processes_with("MARK=a/", begin_only=True)} == {sleeper.pid}
-            assert processes_with("MARK=a/") == set()
-            (found,) = processes_with("MARK=a/b")
+            wait_until(lambda: processes_with(f"MARK={own}/b"), "exec")
+            assert {each.pid for each in processes_with(f"MARK={own}/", begin_only=True)} == {sleeper.pid}
+            assert processes_with(f"MARK={own}/") == set()
+            (found,) = processes_with(f"MARK={own}/b")
             assert (found.parent, found.command) == (os.getpid(), "sleep 100")
             with pytest.raises(AssertionError, match=rf"the end of process {sleeper.pid}: sleep 100"):
                 wait_until_gone(sleeper.pid, limit_s=0.05)
         finally:
-            kill(processes_with("MARK=a/b"))
+            kill(processes_with(f"MARK={own}/b"))
         wait_until_gone(sleeper.pid)
         assert not alive(sleeper.pid), "a zombie is not alive"
     assert read_process(sleeper.pid) is None

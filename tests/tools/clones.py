@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,11 @@ def commit() -> str:
     """The state of this checkout; skips the test where this is no clone."""
     if not (ROOT / ".git").exists():
         pytest.skip("this folder is no clone")
-    return git(ROOT, "rev-parse", git(ROOT, *IDENTITY, "stash", "create") or "HEAD")
+    index = ROOT / git(ROOT, "rev-parse", "--git-path", "index")
+    with tempfile.TemporaryDirectory() as folder:
+        # git locks the index for it, and fails where another test process, or an editor, has done so
+        own = shutil.copy(index, folder)
+        return git(ROOT, "rev-parse", git(ROOT, *IDENTITY, "stash", "create", GIT_INDEX_FILE=own) or "HEAD")
 
 
 def clone(target: Path, of: str = "") -> Path:
@@ -27,8 +34,8 @@ def clone(target: Path, of: str = "") -> Path:
     return target
 
 
-def git(folder: Path, *words: str) -> str:
+def git(folder: Path, *words: str, **variables: str) -> str:
     """What git says."""
-    return subprocess.run(
-        ["git", "-C", str(folder), *words], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout.strip()
+    command = ["git", "-C", str(folder), *words]
+    environ = os.environ | variables
+    return subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()

@@ -118,6 +118,7 @@ def lab(running_lab: Lab) -> Iterator[Lab]:
 def page(browser: Browser, front: FrontEnd) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 760})
     page = context.new_page()
+    page.add_init_script(KEEP_TOASTS)
     page.set_default_timeout(scaled(15_000))
     expect.set_options(timeout=scaled(15_000))
     errors: list[str] = []
@@ -134,11 +135,27 @@ def _not_writable(route: Route) -> None:
     route.fulfill(response=answer, json=answer.json() | {"writable": False})
 
 
-SHORT_GRACE = """
+GRACE = """
 const later = window.setTimeout;
-window.setTimeout = (act, ms, ...rest) => later(act, ms === 5000 ? 300 : ms, ...rest);
+window.setTimeout = (act, ms, ...rest) => later(act, ms === 5000 ? %d : ms, ...rest);
 """
-"""The five seconds in which an act can be taken back, for tests that don't take it back."""
+"""The five seconds in which an act can be taken back, as other milliseconds."""
+SOON, LATE = 300, 600_000
+"""Those for tests that don't take it back, and for those that do, however slowly."""
+
+KEEP_TOASTS = """
+window.toasts = new Set();
+const shown = document.getElementsByClassName('Toastify__toast');
+new MutationObserver(() => [...shown].forEach(toast => toasts.add(toast.textContent)))
+  .observe(document, { childList: true, subtree: true, characterData: true });
+"""
+"""For `expect_toast`: what notifications have said on a page."""
+
+
+def expect_toast(page: Page, text: str) -> None:
+    """Wait until a notification has said this. It may be gone already: most last for seconds only."""
+    has_said = "text => [...toasts].some(toast => toast.includes(text))"
+    page.wait_for_function(has_said, arg=text, polling=100)
 
 
 class Notebook:
@@ -154,8 +171,7 @@ class Notebook:
         may_write: bool = True,
     ) -> None:
         self.page = page
-        if not takes_back:
-            page.add_init_script(SHORT_GRACE)
+        page.add_init_script(GRACE % (LATE if takes_back else SOON))
         lab.write("train.ipynb", "bitfusion", metadata or {}, outputs)
         self.lab = lab
         if not may_write:
@@ -189,7 +205,7 @@ class Notebook:
         expect(self.menu).to_have_count(0)
 
     def toast(self, text: str) -> Locator:
-        """A notification."""
+        """A notification that stays until it is answered; for others see `expect_toast`."""
         return self.page.locator(".Toastify__toast").filter(has_text=text)
 
     def button(self, name: str) -> Locator:

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from bitfusion_client.kernel_state.states import MIME_TYPE
-from tests.jupyter_ext.labextension.conftest import Lab, Notebook
+from tests.jupyter_ext.labextension.conftest import Lab, Notebook, expect_toast
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), pytest.mark.timeout(60)]
 
@@ -83,10 +83,10 @@ def test_markup_in_any_answer_is_shown_as_text(page: Page, lab: Lab) -> None:
     notebook = Notebook(page, lab)
     kernel, panel = notebook.kernel, notebook.panel
     notebook.choose("Take a GPU Now")
-    expect(page.locator(".Toastify")).to_contain_text('<b class="hostile">done')
+    expect_toast(page, '<b class="hostile">done')
     notebook.chip.click()
     notebook.menu.locator(".lm-Menu-item").filter(has_text=hostile("size-note")).first.click()
-    expect(page.locator(".Toastify")).to_contain_text('<b class="hostile">refused')
+    expect_toast(page, '<b class="hostile">refused')
     lab.tell(pool=POOL, kernels={kernel: waits()}, events=[{"what": "pool"}])
     expect(notebook.chip).to_contain_text("queue 2 of 2")
     notebook.chip.hover()
@@ -99,7 +99,7 @@ def test_markup_in_any_answer_is_shown_as_text(page: Page, lab: Lab) -> None:
     for kind in kinds:
         told = {"what": "notice", "kind": kind, "kernel_id": kernel, "message": hostile(kind)}
         lab.tell(events=[told])
-        expect(page.locator(".Toastify")).to_contain_text(f'<b class="hostile">{kind}</b>')
+        expect_toast(page, f'<b class="hostile">{kind}</b>')
 
     lab.tell(kernels={kernel: {"state": "idle", "granted_at": time.time(), "waited_for_by": [hostile("by")]}})
     expect(notebook.chip).to_have_attribute("data-state", "idle")
@@ -130,5 +130,5 @@ def test_markup_in_a_file_its_name_and_a_wait_is_shown_as_text(page: Page, lab: 
     page.locator(".bf-Menu .lm-Menu-item").filter(has_text="Show the GPU Pool").click()
     expect(page.locator("#bitfusion-pool")).to_contain_text(name)
     lab.tell(events=[{"what": "notice", "kind": "granted", "kernel_id": kernel, "message": "It has a GPU."}])
-    expect(page.locator(".Toastify")).to_contain_text('<b class="hostile">file')
+    expect_toast(page, '<b class="hostile">file')
     assert page.evaluate(MARKUP) in (0, None), page.evaluate(RAN)

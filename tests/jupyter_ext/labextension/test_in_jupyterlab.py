@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from functools import partial
@@ -12,13 +13,15 @@ import pytest
 from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 from bitfusion_client.kernel_state.states import MIME_TYPE
-from tests.jupyter_ext.labextension.conftest import Lab, Notebook
+from tests.jupyter_ext.labextension.conftest import Lab, Notebook, expect_toast
 from tests.jupyter_ext.labextension.front_ends import FRONT_ENDS, in_front_ends, that_have
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(60)]
 
+HELD = r"½ GPU · [1-5]\d min"
+"""What is said of a `lease`, however long a test takes."""
 HALF = {"text": "1 GPU × 50 %", "what_is_left": False, "gpus": 1, "partial": 0.5}
 
 
@@ -46,7 +49,7 @@ def test_a_size_is_chosen_then_a_wait_a_lease_and_a_release(page: Page, lab: Lab
     expect(notebook.entry("2 GPUs")).to_contain_text("more than this pod's budget")
     expect(notebook.entry("2 GPUs")).to_have_attribute("aria-disabled", "true")
     notebook.entry("½ GPU").click()
-    expect(page.locator(".Toastify")).to_contain_text("Done: request.")
+    expect_toast(page, "Done: request.")
     asked = {"gpus": 1, "partial": 0.5, "memory_mib": None, "now": False}
     assert lab.tell()["asked"][-1] == ["request", asked]
 
@@ -55,21 +58,22 @@ def test_a_size_is_chosen_then_a_wait_a_lease_and_a_release(page: Page, lab: Lab
     now = time.time()
     queue = {"of": "pool", "position": 2, "length": 3, "held_by": ["grace"], "before": ["alan"], "why": None}
     lab.tell(kernels={kernel: {"state": "waiting", "asked_at": now - 100, "queue": queue}})
-    expect(chip).to_contain_text("queue 2 of 3 · 1:4")
+    waits = re.compile(r"queue 2 of 3 · [1-9]\d?:\d\d")
+    expect(chip).to_contain_text(waits)
     page.reload()  # what a reload shows is how things are now
-    expect(chip).to_contain_text("queue 2 of 3 · 1:")
+    expect(chip).to_contain_text(waits)
     notebook.choose("Cancel the Wait")
     expect(chip).to_have_text("no GPU: the next cell takes one")
 
     waiting = [{"text": "alan", "mine": False}] * 2
     lab.tell(kernels={kernel: lease(now)}, pool={"waiting": waiting}, events=[{"what": "pool"}])
-    expect(chip).to_have_text("½ GPU · 12 min · 2 wait · simulated")
+    expect(chip).to_have_text(re.compile(rf"^{HELD} · 2 wait · simulated$"))
     panel = notebook.show_pool()
     expect(panel).to_contain_text("grace · <b>notes</b>.ipynb")  # as text
     expect(panel.get_by_role("meter", name="GPU 0: held")).to_have_attribute("aria-valuenow", "75")
     expect(panel.locator(".bf-Place")).to_have_count(2)
     panel.get_by_role("button", name="Release the GPU of train.ipynb").click()
-    expect(notebook.toast("variables will be lost")).to_be_visible()
+    expect_toast(page, "variables will be lost")
     expect(chip).to_contain_text("no GPU")
     assert [verb for verb, _ in lab.tell()["asked"]] == ["request", "cancel", "release"]
 
@@ -84,7 +88,7 @@ def test_notices_offer_to_keep_and_the_dialog_asks_by_keyboard(page: Page, lab: 
     lab.tell(events=[notice])
     toast = page.locator(".Toastify__toast").filter(has_text="train.ipynb: Back in 2 min.")
     toast.get_by_role("button", name="Keep").click()
-    expect(page.locator(".Toastify")).to_contain_text("Done: keep.")
+    expect_toast(page, "Done: keep.")
 
     notebook.chip.focus()
     page.keyboard.press("Enter")
@@ -98,8 +102,8 @@ def test_notices_offer_to_keep_and_the_dialog_asks_by_keyboard(page: Page, lab: 
     page.keyboard.press("ArrowLeft")
     expect(notebook.dialog.locator(".bf-Form-sum")).to_contain_text("45 % GPU")
     page.keyboard.press("Enter")
-    expect(notebook.toast("its variables will be lost")).to_be_visible()
-    expect(page.locator(".Toastify")).to_contain_text("Done: request.")
+    expect_toast(page, "its variables will be lost")
+    expect_toast(page, "Done: request.")
     kept, changed = lab.tell()["asked"]
     assert kept[0] == "keep"
     assert changed == ["request", {"gpus": 1, "partial": 0.45, "memory_mib": None, "now": True}]
@@ -187,17 +191,17 @@ def test_what_loses_something_can_be_taken_back(page: Page, lab: Lab) -> None:
     )
     expect(chip).to_have_text("about to be released")
     toast.get_by_role("button", name="Undo").click()
-    expect(chip).to_contain_text("½ GPU · 12 min")
+    expect(chip).to_contain_text(re.compile(HELD))
     notebook.choose("1 GPU")
     expect(chip).to_have_text("about to change to 1 GPU")
     notebook.choose("Undo")
-    expect(chip).to_contain_text("½ GPU · 12 min")
+    expect(chip).to_contain_text(re.compile(HELD))
     panel = notebook.show_pool()
     panel.get_by_role("button", name="Release the GPU").click()
     panel.get_by_role("button", name="Undo").click()
-    expect(chip).to_contain_text("½ GPU · 12 min")
+    expect(chip).to_contain_text(re.compile(HELD))
     notebook.choose("½ GPU")  # which it is
-    expect(notebook.toast("The size is already ½ GPU.")).to_be_visible()
+    expect_toast(page, "The size is already ½ GPU.")
     assert lab.asked() == []
 
     notebook.choose("Release")  # who leaves the page has decided
@@ -243,7 +247,7 @@ def test_every_notice_is_told_and_its_buttons_work(page: Page, lab: Lab) -> None
     def tell(kind: str) -> None:
         event = {"what": "notice", "kind": kind, "message": f"Told: {kind}."}
         lab.tell(events=[event | {"kernel_id": None if kind.startswith("pool") else kernel}])
-        expect(notebook.toast(f"Told: {kind}.")).to_be_visible()
+        expect_toast(page, f"Told: {kind}.")
 
     for kind in kinds[:3]:
         tell(kind)
@@ -292,15 +296,16 @@ def test_the_running_panel_has_leases_and_marks_the_kernels_that_hold_one(page: 
     expect(notebook.chip).to_contain_text("½ GPU")
     page.locator(".jp-SideBar [data-id='jp-running-sessions']").click()
     running = page.locator("#jp-running-sessions")
-    item = running.locator(".jp-RunningSessions-item").filter(has_text="½ GPU · 12 min")
+    item = running.locator(".jp-RunningSessions-item").filter(has_text=re.compile(HELD))
     expect(item).to_contain_text("train.ipynb")
     kernel = running.locator(f".jp-RunningSessions-itemLabel[title*='{notebook.kernel}']")
-    mark = "label => getComputedStyle(label, '::before').content"
-    assert [label.evaluate(mark) for label in kernel.all()] == ['"½ GPU"']
+    mark = "labels => labels.map(label => getComputedStyle(label, '::before').content)"
+    # JupyterLab's own list of kernels may come later than our leases
+    wait_until(lambda: kernel.evaluate_all(mark) == ['"½ GPU"'], lambda: kernel.evaluate_all(mark))
     item.hover()
     item.locator(".jp-RunningSessions-itemShutdown").click()
     expect(item).to_have_count(0)
-    assert [label.evaluate(mark) for label in kernel.all()] == ["none"]
+    wait_until(lambda: kernel.evaluate_all(mark) == ["none"], lambda: kernel.evaluate_all(mark))
     lab.tell(kernels={notebook.kernel: lease(time.time())})
     section = running.locator(".jp-AccordionPanel-title").filter(has_text="GPUs")
     expect(item).to_be_visible()
@@ -365,7 +370,7 @@ def test_a_notebook_that_cannot_be_written_is_left_as_it_is(page: Page, lab: Lab
     """The size is asked for all the same; who may not execute is shown nothing that does (`can_change`)."""
     notebook = Notebook(page, lab, may_write=False)
     notebook.choose("½ GPU")
-    expect(notebook.toast("Done: request.")).to_be_visible()
+    expect_toast(page, "Done: request.")
     lab.tell(kernels={notebook.kernel: {"request": {"text": "1 GPU", "gpus": 1}}})
     notebook.chip.click()
     expect(notebook.entry("½ GPU")).to_have_count(1)  # and none that the notebook remembers

@@ -53,7 +53,7 @@ class StandInProxy:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.path)
         self._listener.listen()
-        self._thread = threading.Thread(target=self._serve)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
     def become(self, **fields: Any) -> None:
@@ -95,20 +95,20 @@ class StandInProxy:
 
     def _answer(self, connection: socket.socket, question: Json) -> None:
         answer: Json | None
-        if question == {"state": "changes"}:
-            if not self.refuses_watchers:
-                self._watchers.append(connection)
-                connection.sendall(json.dumps(self.state).encode() + b"\n")
-                return
-            answer = {"error": "this kernel's state is watched by 16 processes already"}
-        elif question == {"state": "now"}:
+        watches = question == {"state": "changes"} and not self.refuses_watchers
+        if watches:
+            self._watchers.append(connection)
+        if watches or question == {"state": "now"}:
             answer = self.state
+        elif question == {"state": "changes"}:
+            answer = {"error": "this kernel's state is watched by 16 processes already"}
         else:
             self.asked.append(question)
             answer = self.answers.get(question.get("words") or question["do"])
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # who has asked may be gone
             if answer is not None:
                 connection.sendall(json.dumps(answer).encode() + b"\n")
+        if not watches:
             connection.close()
 
 

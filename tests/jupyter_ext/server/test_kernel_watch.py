@@ -59,7 +59,8 @@ def test_each_change_is_told_and_a_kernel_that_is_gone(tmp_path: Path) -> None:
     file = tmp_path / "kernel-abc.json"
 
     async def test(what: Followed) -> None:
-        assert (await what.watch.look())["abc"] == STATE
+        await what.watch.look()
+        await what.until(lambda: what.watch.states.get("abc") == STATE)
         assert not what.watch.somebody_waits
         proxy.become(state="waiting")
         await what.until(lambda: what.watch.somebody_waits)
@@ -76,6 +77,7 @@ def test_a_restart_keeps_the_state_and_what_its_file_says(tmp_path: Path) -> Non
 
     async def test(what: Followed) -> None:
         await what.watch.look()
+        await what.until(lambda: len(what.changes) == 1)
         proxy.become(state="idle", granted_at=5.0)
         await what.until(lambda: len(what.changes) == 2)
         by_file = {name: STATE[name] for name in ("version", "since", "idle_since", "notebook")}

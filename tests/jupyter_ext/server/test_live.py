@@ -146,7 +146,9 @@ def heard(bus: websocket.WebSocket, **fields: Any) -> Json:
             return told
 
 
-def test_a_notebook_from_its_size_over_the_queue_to_the_release(live: Live, bus: websocket.WebSocket) -> None:
+def test_a_notebook_from_its_size_over_the_queue_to_the_release(
+    live: Live, bus: websocket.WebSocket, tmp_path: Path
+) -> None:
     kernel_id = live.start()
     client = live.connect(kernel_id)
     told = live.until(kernel_id, "none")
@@ -188,9 +190,11 @@ def test_a_notebook_from_its_size_over_the_queue_to_the_release(live: Live, bus:
     assert holds["lease"]["simulated"]
     assert [each["id"] for each in live.server.get("/leases")["leases"]] == [kernel_id]
     # it gives back while a cell runs: when that is over
-    cell = client.send("import time; time.sleep(1)")
+    is_asked = tmp_path / "asked"
+    cell = client.send(f"import os, time\nwhile not os.path.exists({str(is_asked)!r}): time.sleep(0.05)")
     live.until(kernel_id, "running")
     assert "given back" in live.post(kernel_id, "release")
+    is_asked.touch()
     client.finish(cell, 20)
     live.until(kernel_id, "none")
     assert heard(bus, what="kernel", kernel_id=kernel_id, state="waiting")["state"]["title"] == "x.ipynb"
@@ -203,8 +207,12 @@ def test_an_idle_holder_is_told_who_waits_for_it(live: Live, bus: websocket.WebS
     client = live.connect(kernel_id)
     client.run("1", 30)
     live.until(kernel_id, "idle")
-    live.server.get("/pool")
-    assert live.kernel(kernel_id)["waited_for_by"] == []
+
+    def told_of_nobody() -> bool:
+        live.server.get("/pool")  # which answers with what is known where a look takes long
+        return bool(live.kernel(kernel_id)["waited_for_by"] == [])
+
+    wait_until(told_of_nobody, lambda: live.kernel(kernel_id), 20)
     with live.pool.asked_before("other.ipynb", 1):
         live.post(kernel_id, "keep")  # after which the pool is looked at soon
         wait_until(lambda: live.server.get("/pool")["waiting"], "a look that shows it", 20)
