@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
 import unittest
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import jupyter_kernel_test
@@ -15,7 +12,6 @@ import pytest
 from tests.jupyter.conftest import ALL, FIRST_CELL, OURS, START
 from tests.jupyter.embedded_pool import Pool
 from tests.support.machine import scaled
-from tests.support.waiting import wait_until
 
 Message = dict[str, Any]
 
@@ -69,8 +65,6 @@ class IPyKernelTests(jupyter_kernel_test.KernelTests):  # type: ignore[misc]  # 
         """As the suite's own, but made for slow machines: longer limits, and a wait may have been shown."""
         options = {"silent": silent, "store_history": store_history, "stop_on_error": stop_on_error}
         msg_id = self.kc.execute(code=code, **options)
-        reply = self.get_non_kernel_info_reply(timeout=scaled(timeout))
-        jupyter_kernel_test.validate_message(reply, "execute_reply", msg_id)
         messages: list[Message] = []
         while not (messages and messages[-1]["content"].get("execution_state") == "idle"):
             message = self.kc.get_iopub_msg(timeout=scaled(timeout))
@@ -79,6 +73,10 @@ class IPyKernelTests(jupyter_kernel_test.KernelTests):  # type: ignore[misc]  # 
                 continue
             jupyter_kernel_test.validate_message(message, message["msg_type"], msg_id)
             messages.append(message)
+            if shows_wait(message):
+                self.on_wait()
+        reply = self.get_non_kernel_info_reply(timeout=scaled(timeout))
+        jupyter_kernel_test.validate_message(reply, "execute_reply", msg_id)
         cell = without_wait(messages)
         IPyKernelTests.shown_waits += len(cell) < len(messages)
         assert cell[0]["content"].get("execution_state") == "busy"
@@ -87,12 +85,19 @@ class IPyKernelTests(jupyter_kernel_test.KernelTests):  # type: ignore[misc]  # 
             assert message["content"].get("code", code) == code
         return reply, [message for message in cell[1:-1] if message["msg_type"] != "execute_input"]
 
+    def on_wait(self) -> None:
+        """A cell shows that it waits."""
+
+
+def shows_wait(message: Message) -> bool:
+    """Whether it is the first display of a wait."""
+    display_id = message["content"].get("transient", {}).get("display_id")
+    return message["msg_type"] == "display_data" and str(display_id).startswith("bitfusion-wait-")
+
 
 def without_wait(messages: list[Message]) -> list[Message]:
     """The messages of a cell without the wait that was shown after its `busy`, and cleared, if one was."""
-    if [message["msg_type"] for message in messages[:2]] != ["status", "display_data"]:
-        return messages
-    if not str(messages[1]["content"]["transient"].get("display_id")).startswith("bitfusion-wait-"):
+    if messages[0]["msg_type"] != "status" or not shows_wait(messages[1]):
         return messages
     cleared = [message["msg_type"] for message in messages].index("clear_output")
     assert {message["msg_type"] for message in messages[2:cleared]} <= {"update_display_data"}
@@ -153,15 +158,7 @@ def test_each_test_passes_on_a_kernel_of_its_own(name: str, test: str) -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_a_cell_that_showed_its_wait_passes(name: str, pool: Pool) -> None:
     IPyKernelTests.shown_waits = 0
-    with pool.held() as holder, ThreadPoolExecutor() as thread:
-        released = thread.submit(release_when_shown, pool, holder)
-        assert run_suite(name, ["test_clear_output"])["test_clear_output"] == "passed"
-        released.result()
+    with pool.held() as holder:
+        held = type("Held", (IPyKernelTests,), {"on_wait": lambda _: pool.end(holder)})
+        assert run_suite(name, ["test_clear_output"], held)["test_clear_output"] == "passed"
     assert IPyKernelTests.shown_waits == 1
-
-
-def release_when_shown(pool: Pool, holder: subprocess.Popen[bytes]) -> None:
-    """A wait is shown a second after its cell came, which may be later than the request for the GPU."""
-    wait_until(pool.waiting, "the request")
-    time.sleep(scaled(3))
-    pool.end(holder)

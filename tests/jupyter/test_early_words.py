@@ -93,5 +93,5 @@ def test_a_kernel_that_lives_on_is_heard_in_jupyters_log(
     (tmp_path / "sitecustomize.py").write_text("print('on stdout')\nimport usercustomise  # misspelt\n")
     kernel = started(launch, name, log, PYTHONPATH=str(tmp_path))
     assert kernel.run("6 * 7").result == "42"
-    said = log.read_text()
-    assert all(words in said for words in ("on stdout", "Error in sitecustomize", "usercustomise")), said
+    words = ("on stdout", "Error in sitecustomize", "usercustomise")
+    wait_until(lambda: all(each in log.read_text() for each in words), log.read_text)

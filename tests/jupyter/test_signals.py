@@ -96,12 +96,12 @@ def test_the_handler_of_a_signal_to_end_runs_to_its_end(
 def test_jupyters_own_end_of_a_kernel_that_does_not_answer_lets_the_handler_run(
     launch: Launch, tmp_path: Path
 ) -> None:
-    kernel, path = launch(FIRST_CELL), tmp_path / "saved"
+    kernel, path, begun = launch(FIRST_CELL), tmp_path / "saved", tmp_path / "begun"
     kernel.run(HANDLE.format(number=int(signal.SIGTERM), path=str(path)))
     kernel.client.send(
-        "import ctypes, signal, time; signal.signal(2, signal.SIG_IGN); end = time.monotonic() + 60\n"
-        "while time.monotonic() < end: pass"
+        "import signal, time; signal.signal(2, signal.SIG_IGN); end = time.monotonic() + 60\n"
+        f"open({str(begun)!r}, 'w').close()\nwhile time.monotonic() < end: pass"
     )
-    kernel.client.settle(0.5)
+    kernel.client.pump(begun.exists, 10, "the begin of the cell")
     kernel.manager.shutdown_kernel()
     assert path.exists()

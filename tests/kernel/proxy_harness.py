@@ -212,10 +212,12 @@ class ProxyHarness:
         return Path(proxy_socket.folders(self.environ, self.info.key)[0])
 
     def await_socket(self) -> str:
-        """The path of its socket, once that is there: Jupyter's first question is answered first."""
-        path = self.private_folder / proxy_socket.NAME
-        wait_until(path.exists, "the proxy's socket")
-        return str(path)
+        """The path of its socket, once it listens there: Jupyter's first question is answered first."""
+        path = str(self.private_folder / proxy_socket.NAME)
+        wait_until(
+            lambda: proxy_socket.connect(path, scaled(5)), "the proxy's socket", errors=(OSError,)
+        ).close()
+        return path
 
     def close(self) -> None:
         """End the proxy, gently first."""

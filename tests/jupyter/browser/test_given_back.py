@@ -84,7 +84,8 @@ def test_an_idle_kernel_warns_with_the_time_left_and_says_that_it_has_given_back
     notebook.run(0, "x = 41")
     expect(notebook.prompt(0)).to_have_text("[1]:", timeout=scaled(40_000))
     shown = notebook.output(0)
-    expect(shown).to_contain_text(re.compile("This kernel gives its GPU back at .*, in .*"), timeout=45_000)
+    warned = re.compile("This kernel gives its GPU back at .*, in .*")
+    expect(shown).to_contain_text(warned, timeout=scaled(45_000))
     picture(page, "idle-warning", height=328)
     expect(shown).to_contain_text("This kernel gave its GPU back at", timeout=scaled(45_000))
     assert pool.leases() == []

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,8 +58,9 @@ def granted_with(file: Path) -> str:
 
 
 @pytest.fixture
-def first() -> Iterator[SupervisorHarness]:
-    """The first proxy of a kernel."""
+def first(monkeypatch: pytest.MonkeyPatch) -> Iterator[SupervisorHarness]:
+    """The first proxy of a kernel; what it leaves is kept however long the machine stands still."""
+    monkeypatch.setattr(supervisor, "KEPT_FOR_RESTARTER", LATER)
     with running_supervisor(os.getpid()) as harness:
         yield harness
 
@@ -72,6 +74,12 @@ def next_proxy(first: SupervisorHarness) -> Iterator[SupervisorHarness]:
         yield harness
     finally:
         harness.leave()
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is told to end has the time to start before, too."""
+    monkeypatch.setattr(supervisor, "KERNEL_END_PATIENCE", LATER)
 
 
 def run(harness: SupervisorHarness, number: int, program: str, **variables: str) -> None:
@@ -117,6 +125,7 @@ def pid_in(file: Path) -> int:
     return int(wait_until(lambda: file.exists() and file.read_text(), "a kernel that is prepared"))
 
 
+@pytest.mark.usefixtures("patience")
 def test_the_next_kernel_starts_before_its_proxy_comes_and_is_taken_by_it(
     first: SupervisorHarness, tmp_path: Path
 ) -> None:
@@ -175,15 +184,19 @@ def test_what_was_prepared_and_has_died_is_started_again_for_its_proxy(
 
 
 def test_what_was_prepared_ends_with_the_lease_if_no_proxy_comes(
-    first: SupervisorHarness, tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first.start(RELEASING, "pass")
-    first.until(LaunchedEvent)
-    first.link.park(1.0, kernel(2, told_pid(tmp_path / "pid")))
-    first.leave()
-    prepared = pid_in(tmp_path / "pid")
-    first.wait_for_end()
-    assert gone(prepared, 0)
+    monkeypatch.setattr(supervisor, "KEPT_WITHOUT_RESTARTER", 0.1)
+    with subprocess.Popen(["sleep", "600"]) as restarter, running_supervisor(restarter.pid) as first:
+        first.start(RELEASING, "pass")
+        first.until(LaunchedEvent)
+        first.link.park(LATER, kernel(2, told_pid(tmp_path / "pid")))
+        first.leave()
+        prepared = pid_in(tmp_path / "pid")
+        restarter.kill()
+        restarter.wait()
+        first.wait_for_end()
+        assert gone(prepared, 0)
 
 
 def test_a_proxy_that_comes_before_the_kernel_has_ended_ends_it(
@@ -200,6 +213,7 @@ def test_a_proxy_that_comes_before_the_kernel_has_ended_ends_it(
         assert launched.kernel_pid == pid_in(tmp_path / "pid")
 
 
+@pytest.mark.usefixtures("patience")
 def test_a_kernel_that_is_told_to_end_may_finish_what_it_does_at_its_end(first: SupervisorHarness) -> None:
     first.start(
         RELEASING, "import time; print('begun', flush=True); time.sleep(0.5); print('done', flush=True)"

@@ -270,6 +270,7 @@ def test_one_kernel_after_another_is_relayed_to_the_same_clients(linked: Linked)
 
 
 def test_what_is_published_last_reaches_the_clients_and_is_not_waited_for_long(linked: Linked) -> None:
+    seconds: dict[int, list[float]] = {1: [], 500: []}
     for count in (1, 500) * 5:
         linked.joined = 0
         linked.join()
@@ -277,8 +278,10 @@ def test_what_is_published_last_reaches_the_clients_and_is_not_waited_for_long(l
             linked.publisher.stream("last words", {})
         began = time.monotonic()
         linked.link.close()
-        assert time.monotonic() - began < scaled(0.5)
+        seconds[count].append(time.monotonic() - began)
         assert linked.client_sees(count) == ["stream"] * count
+    # the machine may stand still in any of them
+    assert all(min(each) < scaled(0.5) for each in seconds.values()), seconds
 
 
 def test_a_new_subscriber_is_welcomed_while_output_is_relayed(linked: Linked) -> None:

@@ -55,7 +55,7 @@ def test_at_a_restart_what_another_version_keeps_is_given_back_and_told(
     pid = tmp_path / "pid"
     waits = f"open({str(pid)!r}, 'w').write(str(os.getpid()))\n{WAIT_FOR_EVER}"
     harness = proxy(waits, entry=another_version)
-    harness.shown(harness.cell("1"))
+    harness.shown(harness.cell("1"), "Position 1 of 2")
     kept = int(wait_until(pid.read_text, "the wrapper"))
     harness.send("shutdown_request", on="control", restart=True)
     harness.process.wait(scaled(10))
