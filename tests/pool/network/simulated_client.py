@@ -282,7 +282,12 @@ class SimulatedClient:
         except BaseException:
             plain.close()
             raise
-        streams = await asyncio.open_connection(sock=plain, ssl=self._context, server_hostname=HOST)
+        try:
+            streams = await asyncio.open_connection(sock=plain, ssl=self._context, server_hostname=HOST)
+        except BaseException:
+            with contextlib.suppress(OSError):  # it is gone already
+                plain.shutdown(socket.SHUT_RDWR)  # or asyncio waits half a minute for the other end's goodbye
+            raise
         return Conversation(plain, *streams)
 
     def _forget(self, conversation: Conversation) -> None:
