@@ -171,6 +171,8 @@ rounds:
 	    tests/jupyter/test_interrupts.py
 	@KILL_ROUNDS=100 $(PYTEST) -m rounds tests/jupyter/test_gpu_pod_faults.py
 	@ALL_ROUNDS=1 $(PYTEST) -m long tests/pool/network/test_random_network.py tests/pods/agent/test_nonsense.py \
+	    tests/pods/agent/test_strangers.py tests/pool/service/test_random_clients.py \
+	    tests/pool/service/test_network_bounds.py tests/bitfusion_cluster/program/test_flooded_ports.py \
 	    tests/cluster/test_frozen_leader.py
 
 soak:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
+
+from tests.jupyter.browser import deaf_to_interfaces
 
 FLAGS = [
     "--no-sandbox",
@@ -38,7 +42,12 @@ def chromium_path() -> str:
 def running_chromium(path: str, runtime: Path, more: Sequence[str] = ()) -> Iterator[Browser]:
     """One browser. `runtime` is its own: it leaves dconf's folder there, the suite wants its own empty."""
     environment: dict[str, str | float | bool] = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
+    program = runtime.parent / f"{runtime.name}-chromium"
+    program.write_text(
+        f'#!/bin/sh\nexec {shlex.join([sys.executable, deaf_to_interfaces.__file__, path])} "$@"\n'
+    )
+    program.chmod(0o755)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=[*FLAGS, *more], env=environment)
+        browser = playwright.chromium.launch(executable_path=program, args=[*FLAGS, *more], env=environment)
         yield browser
         browser.close()

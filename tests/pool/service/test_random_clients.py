@@ -20,6 +20,7 @@ from bitfusion_pool.access.client_files import prepare_folder, read_authority, w
 from bitfusion_pool.ledger.ledger import Ledger
 from tests.pool.ledger.test_random_operations import POOL, really_held
 from tests.pool.service.tls_client import HOST, NetworkService
+from tests.support.rounds import rounds
 from tests.support.waiting import wait_until
 
 CLIENT = str(Path(__file__).with_name("random_client.py"))
@@ -42,7 +43,7 @@ def environment(service: NetworkService, home: Path, by_words: bool) -> dict[str
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("operations", [400, pytest.param(5_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("operations", [400, pytest.param(rounds(3_000, 5_000), marks=pytest.mark.long)])
 @pytest.mark.parametrize("by_words", [False, True], ids=["by lock", "by words"])
 def test_nobody_ever_gets_what_somebody_else_has(
     base: Path, tmp_path: Path, by_words: bool, operations: int
