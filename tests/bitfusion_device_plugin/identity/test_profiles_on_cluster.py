@@ -186,12 +186,10 @@ def test_the_policy_serves_the_namespaces_that_the_program_serves(
 
 def settles(thief: ApiClient, served: bool) -> bool:
     """Whether the policy comes to this judgement: its view of the namespace follows within moments."""
-    deadline = time.monotonic() + 2
-    while judged(thief) != served:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+    try:
+        return wait_until(lambda: judged(thief) == served)
+    except AssertionError:
+        return False
 
 
 def judged(thief: ApiClient) -> bool:

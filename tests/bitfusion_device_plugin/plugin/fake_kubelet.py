@@ -84,12 +84,12 @@ class Endpoint:
         method = self.channel.unary_unary(
             f"/v1beta1.DevicePlugin/{name}", type(request).SerializeToString, reads
         )
-        return method(request, timeout=CALL_S)
+        return method(request, timeout=scaled(CALL_S))
 
     def close(self) -> None:
         self._stream.cancel()
         self.channel.close()
-        self._thread.join(CALL_S)
+        self._thread.join(scaled(CALL_S))
 
 
 class FakeKubelet:
@@ -133,9 +133,9 @@ class FakeKubelet:
         """As if it were killed: streams end, sockets stay."""
         self._ending.set()
         if self._thread is not None:
-            self._thread.join(CALL_S)
+            self._thread.join(scaled(CALL_S))
         if self._server is not None:
-            self._server.stop(None).wait(CALL_S)
+            self._server.stop(None).wait(scaled(CALL_S))
         self._replace(None)
 
     def forget(self) -> None:
@@ -156,8 +156,8 @@ class FakeKubelet:
         while not self._ending.wait(LOOK_S):
             self.look()
 
-    def look(self) -> None:
-        """One look of the plugin watcher; the real one takes one each second."""
+    def look(self, limit_s: float = 1.0) -> None:
+        """One look of the plugin watcher, with a limit for each answer; the real one looks each second."""
         found = {}
         for path in self.folder.iterdir():
             try:
@@ -170,17 +170,17 @@ class FakeKubelet:
             del self._seen[path]
             self._replace(None)
         for path in new:
-            if self._register(path):
+            if self._register(path, scaled(limit_s)):
                 self._seen[path] = found[path]
 
-    def _register(self, path: Path) -> bool:
+    def _register(self, path: Path, limit_s: float) -> bool:
         with _channel(path) as channel:
             try:
                 info = channel.unary_unary(
                     "/pluginregistration.Registration/GetInfo",
                     InfoRequest.SerializeToString,
                     PluginInfo.FromString,
-                )(InfoRequest(), timeout=1)
+                )(InfoRequest(), timeout=limit_s)
                 assert (info.type, info.name) == ("DevicePlugin", "bitfusion.io/gpu")
                 assert (info.endpoint, list(info.supported_versions)) == ("", ["v1beta1"])
                 status = RegistrationStatus(plugin_registered=not self.refuses, error=self.refuses)
@@ -188,7 +188,7 @@ class FakeKubelet:
                     "/pluginregistration.Registration/NotifyRegistrationStatus",
                     RegistrationStatus.SerializeToString,
                     RegistrationStatusResponse.FromString,
-                )(status, timeout=1)
+                )(status, timeout=limit_s)
             except grpc.RpcError:
                 return False
         if not self.refuses:

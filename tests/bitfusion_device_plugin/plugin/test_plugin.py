@@ -206,7 +206,7 @@ def test_the_next_after_a_killed_plugin_is_taken_in_the_kubelets_first_look(
             plugin = start()
             wait_until((folder / name).exists, plugin.log.read_text, 20)
             assert not (folder / left).exists()
-            kubelet.look()
+            kubelet.look(20)
             _wait_for(kubelet, 200, plugin)
             plugin.kill()
             _wait_for(kubelet, 0, plugin)
@@ -324,7 +324,7 @@ def test_sigterm_ends_it_while_the_pool_is_slow(start: Start, pool: FakePool) ->
 
 def test_a_folder_that_is_missing_is_told_in_one_line(start: Start, folder: Path) -> None:
     plugin = start([f"--plugins-registry={folder}/none"])
-    assert plugin.process.wait(30) == 1
+    assert plugin.process.wait(scaled(30)) == 1
     last = plugin.log.read_text().splitlines()[-1]
     assert last == (
         f"bitfusion-device-plugin: No socket can be created in {folder}/none: No such file or directory. "
@@ -407,7 +407,7 @@ def test_a_request_that_is_none_hurts_nobody(start: Start) -> None:
 
 def test_a_client_that_is_missing_is_told_in_one_line(start: Start, tmp_path: Path) -> None:
     plugin = start([f"--client={tmp_path}/nothing"])
-    assert plugin.process.wait(30) == 1
+    assert plugin.process.wait(scaled(30)) == 1
     last = plugin.log.read_text().splitlines()[-1]
     assert last.startswith("bitfusion-device-plugin: ")
     assert f"looked at {tmp_path}/nothing. What to do: correct the path" in last
@@ -416,7 +416,7 @@ def test_a_client_that_is_missing_is_told_in_one_line(start: Start, tmp_path: Pa
 def test_a_port_that_is_taken_is_told_in_one_line(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         plugin = start([f"--monitoring-port={taken.getsockname()[1]}"])
-        assert plugin.process.wait(30) == 1
+        assert plugin.process.wait(scaled(30)) == 1
         port = taken.getsockname()[1]
     assert plugin.log.read_text().splitlines()[-1] == (
         f"bitfusion-device-plugin: Port {port} of 127.0.0.1 is in use. What to do: stop the program that "

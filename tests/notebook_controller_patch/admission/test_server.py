@@ -53,7 +53,7 @@ def run(live: Live, scenario: Any, **limits: Any) -> Any:
         async with serving(live):
             client = await live.client()
             try:
-                return await asyncio.wait_for(scenario(client), 30)
+                return await asyncio.wait_for(scenario(client), scaled(30))
             finally:
                 await client.close()
 
@@ -516,7 +516,7 @@ def test_the_end_does_not_wait_longer_than_it_was_given(live: Live) -> None:
         await client.write(head("POST", NOTEBOOKS, headers))
         while not live.value("bitfusion_admission_in_flight"):
             await asyncio.sleep(0.01)
-        await asyncio.wait_for(live.server.stop(0.1), 3)
+        await asyncio.wait_for(live.server.stop(0.1), scaled(10))
         return await client.ended()
 
     assert run(live, scenario)

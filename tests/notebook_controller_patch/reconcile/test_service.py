@@ -506,7 +506,7 @@ def test_stop_is_quick_and_gives_the_lease_back(api: FakeApi, replicas: Any) -> 
     wait_until(lambda: replica.leading and api.watching(STATEFULSETS) == 1)
     began = time.monotonic()
     replica.service.stop(5)
-    assert time.monotonic() - began < 10, "its watches would go on for 30 s"
+    assert time.monotonic() - began < 25, "its watches would go on for 30 s"
     assert not replica.leading
     lease = api.object(LEASES, "kubeflow", "bitfusion-notebook-controller")
     assert lease is not None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import bitfusion_pods
@@ -28,7 +29,9 @@ AGENT = str(Path(bitfusion_pods.__file__).parent / "agent" / "__main__.py")
 class RunningAgent:
     """An agent with the files of a pod."""
 
-    def __init__(self, keys: Keys, base: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, keys: Keys, base: Path, environment: Mapping[str, str], program: Sequence[str] = (AGENT,)
+    ) -> None:
         self.port = free_port()
         self.keys = keys
         folder = base / "keys"
@@ -37,7 +40,7 @@ class RunningAgent:
             (folder / name).write_bytes((keys.folder / POD / name).read_bytes())
         (folder / "client.crt").write_bytes((keys.folder / CLIENT / "tls.crt").read_bytes())
         self.log: list[str] = []
-        words = [sys.executable, "-I", "-S", AGENT, "--keys", str(folder), "--port", str(self.port)]
+        words = [sys.executable, "-I", "-S", *program, "--keys", str(folder), "--port", str(self.port)]
         self.process = subprocess.Popen(
             as_process_1(words),
             stdin=subprocess.DEVNULL,
@@ -95,6 +98,13 @@ class AgentClient:
         (theirs,) = finish(dials)
         assert dials.said is not None
         link.attach(dials.connection, dials.said, theirs)
+
+    def cut(self) -> None:
+        """Reset the connection: one that is closed in order is that of a client whose process has died."""
+        connection = self.session.link.connection
+        assert connection is not None
+        connection.raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.session.link.detach()
 
     def spawn(
         self,

@@ -22,7 +22,7 @@ from bitfusion_pods.stream.channel import WINDOW
 from bitfusion_pods.stream.channels import STDERR, STDOUT
 from bitfusion_pods.stream.frames import Kind
 from bitfusion_pods.stream.greeting import Greeting
-from bitfusion_pods.stream.handshake import Handshake, Refused
+from bitfusion_pods.stream.handshake import LIMIT, Handshake, Refused
 from bitfusion_pods.stream.link import Lost
 from bitfusion_pods.stream.tls_connection import TlsConnection
 from tests.pods.agent.agent_client import AgentClient, RunningAgent
@@ -32,6 +32,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(60)
 
+ROOT = Path(__file__).parents[3]
 Connect = Callable[..., AgentClient]
 
 
@@ -275,7 +276,7 @@ def test_a_connection_that_is_cut_is_resumed_and_nothing_is_lost(client: AgentCl
     )
     client.until_said(b"line 200\n")
     for _ in range(times):
-        client.session.link.detach()
+        client.cut()
         time.sleep(0.05)
         client.connect()
         client.turn()
@@ -291,10 +292,8 @@ def test_a_client_that_leaves_for_good_takes_its_program_along(
 ) -> None:
     client.spawn("sh", "-c", "echo runs; exec sleep 600")
     client.until_said(b"runs")
-    began = time.monotonic()
     client.say(Kind.BYE)
     assert "the client has left" in agent.wait_for_end()
-    assert time.monotonic() - began < scaled(2)
 
 
 def test_a_client_that_dials_again_and_does_not_come_is_not_waited_for_for_ever(
@@ -331,13 +330,26 @@ def test_a_client_whose_process_died_has_three_seconds(agent: RunningAgent, clie
     assert 2.5 < time.monotonic() - began < 3.0 + scaled(2)
 
 
-def test_sigterm_lets_the_program_end_and_tells_the_client(agent: RunningAgent, client: AgentClient) -> None:
+PATIENT = f"""
+import sys
+sys.path.append({str(ROOT)!r})
+from bitfusion_pods.agent import __main__, agent
+agent.TERM_PATIENCE = 60.0
+sys.exit(__main__.main(sys.argv[1:]))
+"""
+
+
+def test_sigterm_lets_the_program_end_and_tells_the_client(keys: Keys, tmp_path: Path) -> None:
+    agent = RunningAgent(keys, tmp_path, {}, ("-c", PATIENT))
+    client = AgentClient(agent)
     client.spawn("sh", "-c", "trap 'echo saves; exit 5' TERM; echo runs; while :; do sleep 0.05; done")
     client.until_said(b"runs")
     os.kill(_process_1(agent), signal.SIGTERM)
     assert client.ended() == Ended(5, told_to=True)
     assert b"saves" in client.out[STDOUT]
     assert "asked to end" in agent.wait_for_end()
+    client.close()
+    agent.end()
 
 
 def test_a_program_that_ignores_sigterm_is_not_waited_for(agent: RunningAgent, client: AgentClient) -> None:
@@ -353,7 +365,9 @@ def test_what_a_program_leaves_behind_is_reaped_and_ends_with_the_pod(
     agent: RunningAgent, client: AgentClient
 ) -> None:
     client.spawn(
-        "sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & (sleep 0.1 &) ; sleep 0.4; ps -eo stat | grep -c Z"
+        *("sh", "-c"),
+        "setsid sleep 600 >/dev/null 2>&1 & orphan=$(sleep 0.1 >/dev/null & echo $!); "
+        "while [ -e /proc/$orphan ]; do sleep 0.05; done; ps -eo stat | grep -c Z",
     )
     client.ended()
     assert client.out[STDOUT] == b"0\n", "no zombies: process 1 reaps orphans"
@@ -381,11 +395,14 @@ def test_strangers_are_refused_and_hold_up_nobody(
     folder = keys.folder / STRANGER
     context = keys.context(CLIENT, POD)
     context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    took = []
     for number in range(20):
         began = time.monotonic()
         os.write(client.stdin, b"%d\n" % number)
         client.until_said(b"%d\n" % number)
-        assert time.monotonic() - began < scaled(0.1)
+        took.append(time.monotonic() - began)
+    assert sorted(took)[-3] < scaled(0.1), "the machine may stand still once or twice"
+    assert max(took) < scaled(LIMIT)
     wait_until(lambda: agent.has_said("it took too long"), lambda: agent.log, 10)
     stranger = Handshake(agent.dial(), context, lambda _: client.session.link.greet(), server=False)
     with pytest.raises(Refused):
@@ -431,6 +448,6 @@ def test_it_says_why_it_cannot_begin(keys: Keys, tmp_path: Path) -> None:
         (["--keys", str(tmp_path), "--port", "x"], "usage:"),
     ):
         done = subprocess.run(
-            [sys.executable, "-I", "-S", AGENT, *words], capture_output=True, text=True, timeout=20
+            [sys.executable, "-I", "-S", AGENT, *words], capture_output=True, text=True, timeout=scaled(20)
         )
         assert (done.returncode, why in done.stderr) == (2, True), done.stderr

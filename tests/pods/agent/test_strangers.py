@@ -13,6 +13,7 @@ import pytest
 
 from bitfusion_pods.agent import strangers
 from bitfusion_pods.stream.frames import Kind
+from bitfusion_pods.stream.handshake import LIMIT
 from tests.pods.agent.agent_client import AgentClient, RunningAgent
 from tests.pods.stream.sides import Keys
 from tests.support.machine import scaled
@@ -88,12 +89,13 @@ def test_strangers_of_all_kinds_are_refused_and_hold_up_nobody(
         f"the agent's memory {before} KiB, + {growth} KiB"
     )
     assert attack.returncode == 0
-    assert max(longest) < scaled(LONGEST_DELAY_S) + max(here)
+    few = len(longest) // 20  # in which this machine may stand still
+    assert sorted(longest)[-1 - few] < scaled(LONGEST_DELAY_S) + max(here)
+    assert max(longest) < scaled(LIMIT) + max(here)
     assert growth < MOST_GROWTH_KIB
     assert len(agent.log) < 3 * strangers.LINES + count * strangers.LINES / 100
-    again = AgentClient.connect
-    client.session.link.detach()
-    again(client)  # who has the key gets in at once
+    client.cut()
+    client.connect()  # who has the key gets in at once
     os.write(client.stdin, b"still here")
     client.until_said(b"still here")
     client.close()
@@ -107,7 +109,7 @@ def test_the_client_gets_in_while_silent_strangers_hold_all_places(agent: Runnin
     assert len(os.listdir(f"/proc/{process_1(agent)}/fd")) < strangers.MOST + 10
     client.spawn("echo", "ran")
     client.until_said(b"ran")
-    assert time.monotonic() - began < scaled(1)
+    assert time.monotonic() - began < scaled(LIMIT)  # no stranger's time is over
     for each in silent:
         each.close()
     client.close()

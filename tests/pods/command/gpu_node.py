@@ -22,6 +22,7 @@ from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.follow import TROUBLE, Follower
 from tests.pods.command.relay import Relay
+from tests.support.machine import scaled
 from tests.support.ports import free_port
 
 NODE = "gpu-node"
@@ -263,7 +264,7 @@ class GpuNode:
             os.kill(self.agent_pid(name), signal.SIGTERM)
         except (IndexError, ProcessLookupError, FileNotFoundError):
             agent.terminate()
-        killer = threading.Timer(GRACE_S, agent.kill)
+        killer = threading.Timer(scaled(GRACE_S), agent.kill)
         killer.daemon = True
         killer.start()
         return True

@@ -57,6 +57,8 @@ class InTerminal:
         self._raw = b""
         self._at = 0
         self._is_over = False
+        self._quiet = 0
+        """Looks at which there was nothing to read, and nothing that was read is under way."""
         self._reader = threading.Thread(target=self._read, daemon=True)
         if is_read:
             self._reader.start()
@@ -64,8 +66,10 @@ class InTerminal:
     def _read(self) -> None:
         while not self._is_over:
             try:
-                if select.select([self._terminal], [], [], 0.05)[0]:  # whoever reads keeps it open
+                if select.select([self._terminal], [], [], 0.02)[0]:  # whoever reads keeps it open
                     self._raw += os.read(self._terminal, 65536)
+                else:
+                    self._quiet += 1
             except OSError:
                 return
 
@@ -96,12 +100,9 @@ class InTerminal:
     def end(self, limit_s: float = 15) -> int:
         """Its exit status, once it has ended."""
         status = self.process.wait(scaled(limit_s))
-        wait_until(lambda: not self._has_more(), "the rest of the output")
+        looks = self._quiet + 2  # the second one has begun after the end
+        wait_until(lambda: self._quiet >= looks or not self._reader.is_alive(), "the rest of the output")
         return status
-
-    def _has_more(self) -> bool:
-        waiting = fcntl.ioctl(self._terminal, termios.FIONREAD, bytes(4))
-        return waiting != bytes(4)
 
     def hang_up(self) -> None:
         """The window is closed."""

