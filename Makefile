@@ -50,7 +50,7 @@ help: ## show this list
 	@echo "make fuzz           100,000 random admission reviews, as many random pods and damaged messages of a kernel"
 	@echo "make soak           an hour of notebooks that compute, wait, change and are killed; SOAK='--minutes 5'"
 	@echo "make rounds         20 rounds of interrupts, in code of every kind, and of SIGKILL, in every state; all rounds of"
-	@echo "                    what make test-long does at random"
+	@echo "                    what make test-long does at random, and crowds of 10,000 where it has 3,000"
 	@echo "make gpu-pods       GPU pods that are lost in every way, on two real nodes; and queued by a real Kueue, which is built"
 	@echo "make chart-check    the chart against kustomize, and on a real API server: installed, upgraded, rolled back, removed"
 	@echo "make attacks        floods of connections and of pods, a minute each, beside another tenant's pods; wants root"

@@ -17,6 +17,7 @@ from bitfusion_pods.stream.handshake import LIMIT
 from tests.pods.agent.agent_client import AgentClient, RunningAgent
 from tests.pods.stream.sides import Keys
 from tests.support.machine import scaled
+from tests.support.rounds import rounds
 
 ROOT = Path(__file__).parents[3]
 LONGEST_DELAY_S = 0.1
@@ -53,7 +54,7 @@ def flood(keys: Keys, port: int, count: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.timeout(550)
-@pytest.mark.parametrize("count", [400, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [400, pytest.param(rounds(2_500, 10_000), marks=pytest.mark.long)])
 def test_strangers_of_all_kinds_are_refused_and_hold_up_nobody(
     agent: RunningAgent, keys: Keys, count: int
 ) -> None:
