@@ -22,7 +22,6 @@ from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.follow import TROUBLE, Follower
 from tests.pods.command.relay import Relay
-from tests.support.machine import scaled
 from tests.support.ports import free_port
 
 NODE = "gpu-node"
@@ -74,6 +73,8 @@ class GpuNode:
         self.gpus = gpus
         self.is_cut_off = False
         """Whether nobody reaches the pods that it starts, and nobody is told so."""
+        self.grace_s = GRACE_S
+        """Seconds from SIGTERM to SIGKILL; an agent that does not run yet hears only the second."""
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         """By the pod's name."""
         self._folder = folder
@@ -264,7 +265,7 @@ class GpuNode:
             os.kill(self.agent_pid(name), signal.SIGTERM)
         except (IndexError, ProcessLookupError, FileNotFoundError):
             agent.terminate()
-        killer = threading.Timer(scaled(GRACE_S), agent.kill)
+        killer = threading.Timer(self.grace_s, agent.kill)
         killer.daemon = True
         killer.start()
         return True
