@@ -56,7 +56,10 @@ def restart(kernel: LiveKernel, way: Callable[[LiveKernel], None]) -> bool:
     began = time.monotonic()
     way(kernel)
     reconnect(kernel)
-    return way in (gracefully, with_new_ports) or time.monotonic() - began < SURELY_KEPT_S
+    if way in (gracefully, with_new_ports) or time.monotonic() - began < SURELY_KEPT_S:
+        return True
+    time.sleep(scaled(2))  # it has joined, or what there was has been given back
+    return False
 
 
 def lease_of(pool: Pool) -> str:
