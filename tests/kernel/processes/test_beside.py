@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,10 @@ def first() -> Iterator[SupervisorHarness]:
 
 def kernel_of(harness: SupervisorHarness) -> int:
     return harness.until(LaunchedEvent).kernel_pid
+
+
+def is_beside(number: int, event: StartedEvent) -> bool:
+    return event.beside == number
 
 
 def test_one_that_is_granted_takes_the_place_of_the_one_that_has_ended(first: SupervisorHarness) -> None:
@@ -126,7 +131,7 @@ def test_one_that_stands_still_is_ended_in_time_all_the_same(first: SupervisorHa
     for number, limit in enumerate((0.6, 6.0, 30.0), 2):  # longer where it had ended before it stood still
         began = time.monotonic()
         first.start_beside(QUEUED, limit)
-        pid = first.until(StartedEvent, lambda event, number=number: event.beside == number).pid  # type: ignore[misc]
+        pid = first.until(StartedEvent, partial(is_beside, number)).pid
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
         status = first.until(WrapperExitedEvent).status

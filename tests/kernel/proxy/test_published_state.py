@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,10 @@ def heard(harness: ProxyHarness) -> Iterator[list[str]]:
         finally:
             over.set()
             thread.join()
+
+
+def is_gone(folder: Path) -> bool:
+    return not folder.exists()
 
 
 def test_waiting_starting_running_idle_and_the_end(proxy: StartProxy, tmp_path: Path) -> None:
@@ -219,7 +224,7 @@ def test_a_proxy_that_is_killed_is_parked_until_its_time_is_over(proxy: StartPro
         while told := states.read(str(harness.private_folder / states.FILE_NAME)):
             seen.append(told["state"])
             time.sleep(0.01)
-        wait_until(lambda of=harness: not of.private_folder.exists(), "it is given back")  # type: ignore[misc]
+        wait_until(partial(is_gone, harness.private_folder), "it is given back")
         if "parked" in seen:
             break
     assert "parked" in seen
