@@ -23,6 +23,7 @@ from bitfusion_pods.command.state_teller import patch
 from tests.cluster.api_client import ApiClient, Object
 from tests.cluster.debian_packages import unpacked
 from tests.cluster.kube_state_metrics import KubeStateMetrics
+from tests.cluster.quota import until_quota_refuses
 from tests.manifests.kube_state_metrics import OF_GPU_PODS
 from tests.manifests.promql import metrics_in
 from tests.manifests.test_dashboard import DASHBOARDS, filled
@@ -172,8 +173,10 @@ class Maker:
         body = {"metadata": {"name": "gpus"}, "spec": {"hard": {f"requests.{GPU}": "8"}}}
         path = f"/api/v1/namespaces/{namespace}/resourcequotas"
         self._client.create(path, body)
-        # pods that are made before its status count minutes later only
-        wait_until(lambda: self._client.get(f"{path}/gpus")["status"].get("used"), "the quota is counted", 20)
+        limits = {"resources": {"limits": {GPU: "9"}}}
+        spec = {"containers": [{"name": "c", "image": "x", **limits}]}
+        too_much = {"metadata": {"name": "too-much"}, "spec": spec}
+        until_quota_refuses(self._client, namespace, too_much, quota="gpus")
 
     def state(self, pod: Object, activity: KernelActivity) -> None:
         self._client.merge(_path(pod), patch(activity))

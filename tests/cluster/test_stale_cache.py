@@ -16,6 +16,7 @@ from tests.cluster.notebook_controller import stateful_set_of
 from tests.cluster.notebooks import Room
 from tests.cluster.our_controller import NAME, OurController, our_controller
 from tests.cluster.outages import CLIENT, PENDING, REQUEST, TWO, notes, ours_of, say, template
+from tests.cluster.rights import may
 from tests.cluster.tcp_proxy import TcpProxy
 from tests.notebook_controller_patch.controller_process import LOOKUP_S
 from tests.support.machine import scaled
@@ -51,15 +52,8 @@ class Setting:
             wait_until(lambda: self.refused() >= before + 2, "the watch is refused", 30)
 
     def _may(self, verb: str) -> bool:
-        asked = {"group": "kubeflow.org", "resource": "notebooks", "verb": verb}
-        body = {
-            "spec": {
-                "user": f"system:serviceaccount:{self.ours.namespace}:{NAME}",
-                "resourceAttributes": asked,
-            }
-        }
-        reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        return bool(self.cluster.client.create(reviews, body)["status"]["allowed"])
+        user = f"system:serviceaccount:{self.ours.namespace}:{NAME}"
+        return may(self.cluster.client, user, group="kubeflow.org", resource="notebooks", verb=verb)
 
     def refused(self) -> float:
         name = "bitfusion_watch_restarts_total"

@@ -23,6 +23,7 @@ from bitfusion_pods.command.where import Where
 from bitfusion_pods.places.kueue import GATE, QUEUE_LABEL
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
+from tests.cluster.rights import may
 from tests.manifests.built import MANIFESTS, build, build_own, of_kind, one
 from tests.pods.pod.golden_pods import CASES, golden_pod
 from tests.pods.pod.notebook_pods import notebook
@@ -216,14 +217,6 @@ def hub(cluster: Cluster) -> Iterator[Hub]:
             cluster.kubectl("delete", "--ignore-not-found", kind, f"{ACCOUNT}-account", f"{ACCOUNT}-secrets")
 
 
-def may(cluster: Cluster, namespace: str, verb: str, group: str, resource: str) -> bool:
-    wanted = {"namespace": namespace, "verb": verb, "group": group, "resource": resource}
-    user = f"system:serviceaccount:{namespace}:{ACCOUNT}"
-    review = {"spec": {"user": user, "resourceAttributes": wanted}}
-    answer = cluster.client.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-    return bool(answer["status"]["allowed"])
-
-
 def test_a_hubs_users_have_the_rights_that_gpu_pods_need_and_no_more(hub: Hub) -> None:
     verbs = ("create", "get", "list", "watch", "delete", "update", "patch", "deletecollection")
     expected = {
@@ -234,9 +227,11 @@ def test_a_hubs_users_have_the_rights_that_gpu_pods_need_and_no_more(hub: Hub) -
         ("", "pods/exec"): set(),
         ("apps", "statefulsets"): set(),
     }
+    client, place = hub.cluster.client, hub.namespace
+    user = f"system:serviceaccount:{place}:{ACCOUNT}"
     for (group, resource), allowed in expected.items():
-        got = {verb for verb in verbs if may(hub.cluster, hub.namespace, verb, group, resource)}
-        assert got == allowed, resource
+        asked = {"namespace": place, "group": group, "resource": resource}
+        assert {verb for verb in verbs if may(client, user, verb=verb, **asked)} == allowed, resource
 
 
 def test_a_user_makes_and_deletes_gpu_pods_of_the_own_server(hub: Hub) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster, KubectlFailed
+from tests.cluster.rights import may
 from tests.manifests.built import (
     CONTROLLER,
     INJECTOR,
@@ -115,19 +116,9 @@ def test_the_service_account_can_do_what_its_rules_say_and_nothing_else(
     def allowed(account: str, place: str, group: str, resource: str, name: str, verb: str) -> bool:
         kind, _, sub = resource.partition("/")
         asked = {"namespace": place, "group": group, "resource": kind, "name": name, "verb": verb}
-        body = {
-            "spec": {
-                "user": f"system:serviceaccount:{namespace}:{account}",
-                "groups": [
-                    "system:serviceaccounts",
-                    f"system:serviceaccounts:{namespace}",
-                    "system:authenticated",
-                ],
-                "resourceAttributes": {**asked, "subresource": sub},
-            }
-        }
-        reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        return bool(cluster.client.create(reviews, body)["status"]["allowed"])
+        user = f"system:serviceaccount:{namespace}:{account}"
+        groups = "system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"
+        return may(cluster.client, user, groups=groups, **asked, subresource=sub)
 
     differences = []
     ours = {(group, resource) for _, group, resource, _, _ in granted}

@@ -10,12 +10,15 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from bitfusion_client.pod import pod_contract
 from tests.cluster.api_client import Object, Refused
 from tests.cluster.cluster import Cluster
-from tests.pods.command.gpu_node import COMMAND, GpuNode
+from tests.cluster.quota import until_quota_refuses
+from tests.cluster.rights import may
+from tests.pods.command.gpu_node import COMMAND, GPU, GpuNode
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
@@ -93,6 +96,19 @@ class Notebook:
             return pod["metadata"]["name"] if pod["status"]["phase"] == phase else ""
 
         return wait_until(there, f"a GPU pod that is {phase}", errors=(ValueError,))
+
+    def limit(self, quota: str, key: str, most: int) -> None:
+        """Make a quota of whole GPUs, or of no Secret; returns once it counts."""
+        place = f"/api/v1/namespaces/{self.namespace}/resourcequotas"
+        body = {"metadata": {"name": quota}, "spec": {"hard": {key: str(most)}}}
+        self.cluster.client.create(place, body)
+        if key == "count/secrets":
+            plural, content = "secrets", {}
+        else:
+            container = {"name": "c", "image": "i", "resources": {"limits": {GPU: str(most + 1)}}}
+            plural, content = "pods", {"spec": {"containers": [container]}}
+        too_much = {"metadata": {"name": "too-much"}, **content}
+        until_quota_refuses(self.cluster.client, self.namespace, too_much, plural, quota=quota)
 
     def environment(self, **settings: object) -> dict[str, str]:
         """That of a command in it."""
@@ -222,3 +238,7 @@ def allow(cluster: Cluster, namespace: str, rules: list[Object]) -> None:
         "subjects": [{"kind": "ServiceAccount", "name": "default-editor", "namespace": namespace}],
     }
     cluster.client.create(f"{rbac}/rolebindings", binding)
+    user = f"system:serviceaccount:{namespace}:default-editor"
+    for rule in rules[:1]:
+        asked = {"group": rule["apiGroups"][0], "resource": rule["resources"][0], "verb": rule["verbs"][0]}
+        wait_until(partial(may, cluster.client, user, namespace=namespace, **asked), "its rights")

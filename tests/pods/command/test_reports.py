@@ -96,9 +96,7 @@ def test_health_tells_what_is_worse_without_a_right(cluster: Cluster, tmp_path: 
 
 @pytest.mark.parametrize("limited", ["requests.nvidia.com/gpu", "count/secrets"])
 def test_health_tells_of_a_quota_that_no_pod_fits(notebook: Notebook, limited: str) -> None:
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {limited: "0"}}}
-    path = f"/api/v1/namespaces/{notebook.namespace}/resourcequotas"
-    notebook.cluster.client.create(path, quota)
+    notebook.limit("none", limited, 0)
     done = notebook.run("health")
     assert "[FATAL   ] Check a GPU pod: " in done.said.decode()
     assert "quota" in done.said.decode()

@@ -96,10 +96,7 @@ def test_who_may_make_no_secrets_is_told_so_and_leaves_no_pod(cluster: Cluster, 
 
 
 def test_a_quota_of_secrets_is_told_and_leaves_no_pod(notebook: Notebook) -> None:
-    quota = {"metadata": {"name": "few"}, "spec": {"hard": {"count/secrets": "0"}}}
-    path = f"/api/v1/namespaces/{notebook.namespace}/resourcequotas"
-    notebook.cluster.client.create(path, quota)
-    wait_until(lambda: "hard" in notebook.cluster.client.get(f"{path}/few").get("status", {}), "the quota")
+    notebook.limit("few", "count/secrets", 0)
     done = notebook.run("run", "-n", "1", "--", "true")
     assert done.returncode == 1
     assert "quota few: 1 count/secrets requested, 0 allowed" in done.told
@@ -231,9 +228,9 @@ def test_an_end_that_no_connection_tells_is_told_by_the_pods_status(
     waits = f"echo runs; until [ -e {tmp_path}/go ]; do sleep 0.05; done; {program}"
     running = notebook.start("run", "-n", "1", "--", "sh", "-c", waits)
     name = notebook.one_gpu_pod()
-    relay, agent = notebook.node.relays[name], notebook.node.agent_pid(name)
     assert running.stdout is not None
     assert running.stdout.readline() == b"runs\n"
+    relay, agent = notebook.node.relays[name], notebook.node.agent_pid(name)
     freeze(agent)  # for it the connection and the program end at one moment, however long this takes
     relay.refuse = "reset"
     relay.cut(farewell=True)  # the agent takes it for the end of the command's process
@@ -355,10 +352,7 @@ def test_a_size_without_a_rule_is_refused_with_the_sizes_there_are(notebook: Not
 
 
 def test_a_quota_of_gpus_is_waited_for(notebook: Notebook) -> None:
-    quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {"requests.nvidia.com/gpu": "1"}}}
-    path = f"/api/v1/namespaces/{notebook.namespace}/resourcequotas"
-    notebook.cluster.client.create(path, quota)
-    wait_until(lambda: "hard" in notebook.cluster.client.get(f"{path}/gpus").get("status", {}), "the quota")
+    notebook.limit("gpus", "requests.nvidia.com/gpu", 1)
     holder = notebook.start("run", "-n", "1", "--", *FOR_EVER)
     notebook.one_gpu_pod()
     waiter = notebook.start("run", "-n", "1", "--", "echo", "mine")

@@ -93,8 +93,7 @@ def test_a_viewer_and_a_quota_are_told_in_the_words_of_a_run(cluster: Cluster, t
 
 
 def test_a_quota_is_told(notebook: Notebook) -> None:
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"count/secrets": "0"}}}
-    notebook.cluster.client.create(f"/api/v1/namespaces/{notebook.namespace}/resourcequotas", quota)
+    notebook.limit("none", "count/secrets", 0)
     line = of(said(notebook, "--connect"), "Check creating")
     assert "quota" in line, line
     assert not notebook.gpu_pods()

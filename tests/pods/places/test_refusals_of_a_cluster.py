@@ -19,7 +19,7 @@ from bitfusion_pods.places.refusals import (
 )
 from tests.cluster.api_client import ApiClient, Refused
 from tests.cluster.cluster import Cluster
-from tests.support.waiting import wait_until
+from tests.cluster.quota import until_quota_refuses
 
 Raw = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -45,18 +45,17 @@ def refused(client: ApiClient, namespace: str, pod: Raw, ours_hold: bool = False
     return refusal_of(error.status, error.reason, error.message, (GPU,), ours_hold)
 
 
-def with_quota(cluster: Cluster, hard: Raw) -> str:
-    """A namespace with this quota, once it counts."""
+def with_quota(cluster: Cluster, hard: Raw, too_much: Raw) -> str:
+    """A namespace with this quota, once it refuses a pod with these limits."""
     namespace = cluster.new_namespace()
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     cluster.client.create(path, {"metadata": {"name": "kf-resource-quota"}, "spec": {"hard": hard}})
-    made = f"{path}/kf-resource-quota"
-    wait_until(lambda: cluster.client.get(made).get("status", {}).get("used"), "the quota", 30)
+    until_quota_refuses(cluster.client, namespace, gpu_pod(too_much), quota="kf-resource-quota")
     return namespace
 
 
 def test_a_quota_of_gpus_waits_until_one_is_given_back(cluster: Cluster) -> None:
-    namespace = with_quota(cluster, {f"requests.{GPU}": "1"})
+    namespace = with_quota(cluster, {f"requests.{GPU}": "1"}, {GPU: "2"})
     path = f"/api/v1/namespaces/{namespace}/pods"
     cluster.client.create(path, gpu_pod({GPU: "1"}, "first"))
     found = refused(cluster.client, namespace, gpu_pod({GPU: "1"}))
@@ -72,7 +71,7 @@ def test_a_quota_of_gpus_waits_until_one_is_given_back(cluster: Cluster) -> None
 
 
 def test_a_quota_of_memory_waits_only_on_pods_of_ours(cluster: Cluster) -> None:
-    namespace = with_quota(cluster, {"requests.memory": "1Gi"})
+    namespace = with_quota(cluster, {"requests.memory": "1Gi"}, {"memory": "2Gi"})
     cluster.client.create(f"/api/v1/namespaces/{namespace}/pods", gpu_pod({"memory": "1Gi"}, "first"))
     small = gpu_pod({"memory": "512Mi"})
     words = "quota kf-resource-quota: 1Gi of 1Gi requests.memory are in use, 512Mi more requested"
