@@ -239,7 +239,8 @@ def test_a_connection_that_its_own_dial_has_replaced_ends_nothing(
     user: PoolClient, service: FakeNetworkService
 ) -> None:
     """The old one's end is seen before the answer on the new one, long after the last word was answered."""
-    service.welcome = welcome(0.5, 480.0, BEAT_S)
+    closed_s = scaled(1)  # a machine that stands still for less ends no program either
+    service.welcome = welcome(closed_s, 480.0, BEAT_S)
     process = user.start(*SLEEPER)
     program = program_of(process)
     service.until_words()
@@ -252,7 +253,9 @@ def test_a_connection_that_its_own_dial_has_replaced_ends_nothing(
             service.answer = service.grant
             old.sendall(Refused(refusal_codes.REPLACED, "another connection").format())
             old.shutdown(socket.SHUT_RDWR)
-            time.sleep(2 * BEAT_S)  # the keeper, which beats five times as often, acts upon it if it does
+            time.sleep(
+                closed_s + BEAT_S
+            )  # the keeper, which beats five times as often, acts upon it if it does
         return service.grant(message)
 
     service.answer = answer
