@@ -20,6 +20,7 @@ from tests.cluster.cluster import Cluster
 from tests.pods.command.notebook import EDIT, VIEW, allow
 from tests.pods.pod.golden_pods import CASES, RULES, golden_pod, settings
 from tests.pods.pod.notebook_pods import made, notebook, template
+from tests.support.waiting import wait_until
 
 CLAIM_TEMPLATES = RULES / "dra-claim-templates.yaml"
 FILES = sorted(file.stem for file in RULES.glob("*.yaml") if file != CLAIM_TEMPLATES)
@@ -58,10 +59,12 @@ def restricted(cluster: Cluster) -> Iterator[Judge]:
         }
     )
     allow(cluster, namespace, EDIT)
-    # Admission looks for the class that all-settings.yaml names.
+    # Admission looks for the class that all-settings.yaml names in a copy, which is late.
     cluster.client.create(PRIORITY_CLASSES, {"metadata": {"name": "notebooks-gpu"}, "value": 10})
     client = cluster.client_as(cluster.service_account_token(namespace, "default-editor"))
-    yield Judge(client, namespace)
+    judge = Judge(client, namespace)
+    wait_until(lambda: judge.dry_run(golden_pod("all-settings")), "the class is known", errors=(Refused,))
+    yield judge
     cluster.client.delete(f"{PRIORITY_CLASSES}/notebooks-gpu")
 
 
