@@ -54,8 +54,8 @@ def test_a_cell_runs_in_a_pod_and_release_gives_it_back(kernel: LiveKernel, note
     assert table[2].strip().startswith(f"held by {notebook.one_gpu_pod()}: -n 1, since "), table
     assert "may not see the cluster's nodes" in table[-1], table
     assert kernel.run("%bitfusion release -y").stream().startswith("1 GPU given back.")
-    assert notebook.node.held == 0
     assert not notebook.gpu_pods()
+    wait_until(lambda: notebook.node.held == 0, "the node hears of it")
     assert kernel.run("print(1)").stream() == "1\n"
 
 
@@ -93,7 +93,7 @@ def test_a_pod_that_is_taken_away_is_told_in_the_cell(kernel: LiveKernel, notebo
     notebook.cluster.client.delete(f"/api/v1/namespaces/{notebook.namespace}/pods/{name}")
     wait_for_death(kernel.client, cell, 20)
     assert "The pod in which this kernel ran has ended" in cell.error_text
-    assert notebook.node.held == 0
+    wait_until(lambda: notebook.node.held == 0, "the node hears of it")
 
 
 def test_another_size_that_fits_beside_is_another_pod(kernel: LiveKernel, notebook: Notebook) -> None:
@@ -138,8 +138,8 @@ def test_an_idle_kernel_gives_its_pod_back_unless_something_computes_in_it(
         lambda: notice_texts(cell),
     )
     assert "a thread or child process that computes" in notice_texts(cell)[-1]
-    assert notebook.node.held == 0
     assert not notebook.gpu_pods()
+    wait_until(lambda: notebook.node.held == 0, "the node hears of it")
     assert kernel.run("print('cell' in globals())").stream() == "False\n"
 
 

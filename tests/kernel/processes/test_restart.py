@@ -553,7 +553,8 @@ def test_a_supervisor_that_stands_still_is_not_waited_for(
     first: SupervisorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(meeting_point, "JOIN_LIMIT", 0.2)
-    wait_until((first.folder / meeting_point.NAME).exists, "the supervisor listens")
+    first.stop()
+    first.until(StoppedEvent)  # it listens; its socket is there before
     os.kill(first.pid, signal.SIGSTOP)
     try:
         with pytest.raises(Silent):

@@ -22,6 +22,7 @@ from bitfusion_kernel.processes.messages import (
     LaunchedEvent,
     Message,
     ParkCommand,
+    StartedEvent,
     WatchCommand,
     WorkingEvent,
 )
@@ -219,8 +220,8 @@ def test_the_launcher_tells_the_proxy_of_work_by_the_kernel_that_runs_now() -> N
 def _own_launcher(first: SupervisorHarness) -> Iterator[MessageConnection]:
     """A launcher's connection to the supervisor, with a wrapper that does nothing."""
     first.start(SLEEP)
+    first.until(StartedEvent)  # its socket is there before it listens
     path = str(first.folder / "launcher-1")
-    wait_until(lambda: os.path.exists(path), "the supervisor listens")
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         yield MessageConnection(connection)

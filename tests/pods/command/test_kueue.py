@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from bitfusion_client.command.client_lines import Waiting
 from bitfusion_client.command.client_output import parse_line
 from tests.cluster.kueue import Kueue
+from tests.cluster.rights import may
 from tests.pods.command.gpu_node import NODE
 from tests.pods.command.notebook import Command, Notebook, notebook_in
 from tests.support.waiting import wait_until
@@ -25,6 +27,15 @@ FOR_EVER = ("sh", "-c", "echo runs; exec sleep 600")
 MINE = ("run", "-n", "1", "--", "echo", "mine")
 ROLES = Path(__file__).parents[3] / "manifests" / "components" / "kueue-places" / "roles.yaml"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+SEES_PLACES = [
+    {
+        "group": "visibility.kueue.x-k8s.io",
+        "resource": "localqueues",
+        "subresource": "pendingworkloads",
+        "verb": "get",
+    },
+    {"group": "kueue.x-k8s.io", "resource": "workloads", "verb": "list"},
+]
 _AGGREGATE = "rbac.authorization.kubeflow.org/aggregate-to-kubeflow-"
 LOST = "Error: GPU pod lost: Kueue gave the GPU to others, who have priority"
 AGAIN = (
@@ -94,7 +105,11 @@ def _bind(notebook: Notebook) -> None:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "kubeflow-edit"},
         "subjects": [account],
     }
-    notebook.cluster.client.create(f"{RBAC}/namespaces/{notebook.namespace}/rolebindings", binding)
+    client = notebook.cluster.client
+    client.create(f"{RBAC}/namespaces/{notebook.namespace}/rolebindings", binding)
+    user = f"system:serviceaccount:{notebook.namespace}:default-editor"
+    for asked in SEES_PLACES:  # who is refused once is told no place
+        wait_until(partial(may, client, user, namespace=notebook.namespace, **asked), "its rights")
 
 
 def start(notebook: Notebook, *words: str, local: str = "team", **settings: Any) -> Command:
@@ -112,6 +127,10 @@ def holding(notebook: Notebook, **settings: Any) -> Command:
 def a_second_later() -> None:
     """Who comes in one second is sorted by the pods' uids: a Workload's time has whole seconds."""
     time.sleep(1.1)
+
+
+def no_workload(kueue: Kueue, namespace: str) -> bool:
+    return not kueue.workloads(namespace)
 
 
 def ended(command: Command) -> str:
@@ -150,7 +169,7 @@ def test_who_waits_is_told_the_place_until_it_is_the_turn(
     assert (last.finish(), last.said) == (0, b"mine\n"), last.told
     for each in (first, second, third):
         assert not each.gpu_pods()
-        assert not kueue.workloads(each.namespace)
+        wait_until(partial(no_workload, kueue, each.namespace), "Kubernetes collects the Workloads", 20)
 
 
 def test_queues_of_other_names_are_before_one_too(kueue: Kueue, queue: str, notebook: NotebookOf) -> None:

@@ -55,7 +55,7 @@ def test_a_program_runs_in_a_pod_that_is_gone_in_the_end(notebook: Notebook) -> 
     ):
         assert words in lines
     assert not notebook.gpu_pods()
-    assert notebook.node.held == 0
+    wait_until(lambda: notebook.node.held == 0, "the node hears of it")
 
 
 def test_in_a_terminal_the_program_has_one_and_its_keys_and_size(notebook: Notebook) -> None:

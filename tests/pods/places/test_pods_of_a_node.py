@@ -248,9 +248,13 @@ def test_deaths_of_pods_that_ran(room: Room) -> None:
     room.create("deadline", activeDeadlineSeconds=1)
     room.create("evicted")
     assert room.wait("evicted", RUNS).words == "runs"
-    told = newest(events_of(room.events(), room.pod("evicted")["metadata"]["uid"]))
-    assert told is not None
-    assert told.reason == "Started"
+    uid = room.pod("evicted")["metadata"]["uid"]
+
+    def last_reason() -> str:
+        told = newest(events_of(room.events(), uid))
+        return told.reason if told else ""
+
+    wait_until(lambda: last_reason() == "Started", last_reason)  # the kubelet writes both, in no order
     wait_until(lambda: exit_code_of(room.pod("seven")) == 7, "exit status", 30)
     wait_until(lambda: room.pod("deadline")["status"]["phase"] == "Failed", "the deadline", 30)
     found = death_of(room.pod("deadline"), time.time())
