@@ -62,6 +62,7 @@ def test_half_is_chosen_by_one_and_the_other_half_left_for_the_next(
     assert "Request     1 GPU × 50 %" in told
     assert "Left        nothing" in told
     chosen.stop()
+    wait_until(lambda: len(pod.held()) == 1, "the first one's half is given back")
     other.restart()
     other.run("1")
     assert pod.held() == [GpuRequest(1)], "a restart takes what is left then"
@@ -83,7 +84,7 @@ def test_the_cell_of_the_second_waits_for_the_first_notebook_and_runs_when_that_
     assert cell.count == 1
     assert [output["output_type"] for output in cell.saved_outputs()] == ["stream"]
     second.stop()
-    assert pod.entries() == []
+    wait_until(lambda: pod.entries() == [], pod.entries)
 
 
 @pytest.mark.long
@@ -110,7 +111,7 @@ def test_another_size_counts_beside_the_old_one_and_alone_afterwards(
     assert len(pod.held()) == 2
     kernel.stop()
     other.stop()
-    assert pod.entries() == []
+    wait_until(lambda: pod.entries() == [], pod.entries)
 
 
 @pytest.mark.long
