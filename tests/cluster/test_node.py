@@ -77,7 +77,7 @@ def web_server(address: str, answer: bytes, tls: ssl.SSLContext | None = None) -
 
 def test_a_pod_runs_and_tells_its_log_and_takes_commands(pods: Pods) -> None:
     pods.run("p", f"echo hello; {SLEEP}")
-    assert pods.logs("p") == "hello\n"
+    wait_until(lambda: pods.logs("p") == "hello\n", lambda: pods.logs("p"))  # it runs before it says so
     assert pods.exec("p", "/bin/busybox", "id", "-u") == "1000\n"
     pods.delete("p")
 
@@ -204,7 +204,8 @@ def test_an_image_has_its_user_environment_folder_and_files(pods: Pods) -> None:
     spec = {"securityContext": plain, "containers": [{**container, "securityContext": drop}]}
     pods.create({"metadata": {"name": "p"}, "spec": spec})
     pods.wait_running("p")
-    assert pods.logs("p").splitlines() == ["1234", "the image", "in the second layer"]
+    said = ["1234", "the image", "in the second layer"]  # by a pod that is running already
+    wait_until(lambda: pods.logs("p").splitlines() == said, lambda: pods.logs("p"))
 
 
 def test_an_image_that_nobody_imported_is_told(pods: Pods) -> None:

@@ -257,8 +257,9 @@ def test_the_life_of_a_notebook(room: Room) -> None:
 
     room.client.delete(f"{room.notebooks}/mine", {"propagationPolicy": "Foreground"})
     wait_until(lambda: not room.client.exists(f"{room.notebooks}/mine"), limit_s=30)
-    assert room.pod() is None
     assert not room.client.exists(f"{room.stateful_sets}/mine")
+    # Kubernetes' StatefulSet controller may have made the pod anew, which had not seen the deletion yet.
+    wait_until(lambda: room.pod() is None, room.pod, 30)
 
 
 def test_applying_the_same_file_again_says_unchanged(room: Room) -> None:

@@ -152,6 +152,8 @@ def test_what_cannot_be_looked_up_is_what_the_cache_knows_and_is_healed(setting:
         room.annotate_with({REQUEST: HALF}, "refused")
         wait_until(lambda: template(room, "refused").get(REQUEST) == HALF, "healed while stopped", 20)
         setting.allow("patch")
+        # A status written meanwhile would make the apiserver ask about the same start twice.
+        wait_until(lambda: setting.settled("refused"), "the StatefulSet's status is written", 20)
         assert setting.scale("refused", 1) == {**CLIENT, REQUEST: HALF}
         assert setting.failures()[forbidden] == before + 1
         setting.scale("refused", 0)

@@ -119,7 +119,7 @@ def test_everything_is_listed_in_pages_and_then_watched(api: FakeApi, loops: Any
     assert 30 <= int(watch["timeoutSeconds"]) <= 40
     api.put(NOTEBOOKS, notebook("more"))
     api.remove(NOTEBOOKS, "ann", "nb-0")
-    wait_until(lambda: loop.names() == ["more", *names[1:]])
+    wait_until(lambda: loop.names() == ["more", *names[1:]] and len(loop.changes) == 7)
     assert loop.changes[-2:] == [(("ann", "more"), "new"), (("ann", "nb-0"), "gone")]
     assert api.count(LIST, WATCH) == 4
     assert loop.metric("bitfusion_watch_objects") == 5
