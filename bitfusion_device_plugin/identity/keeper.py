@@ -47,10 +47,7 @@ MOST_CHANGES, SETTLE_S = 2, 120.0
 The pool keeps three secrets of a name in force, and pods see a new one after up to 90 s: a fourth would end
 the secret that they have.
 """
-ADMISSION = (
-    "exceeded quota",
-    "denied the request",
-)  # as the API server says it; another 403 is a missing Role
+NO_RIGHT = '" cannot '  # as the API server's authorizer words it; another 403 is admission's
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,11 +271,11 @@ class Keeper:
             self._context.metrics.steps.labels("write", metrics.CONFLICT).inc()
             self._retry(key, str(error), logging.DEBUG)
         except Forbidden as error:
-            if any(words in error.message for words in ADMISSION):
-                self._fail(key, metrics.FAILED, str(error), events.refused(error.message))
-            else:
+            if NO_RIGHT in error.message:
                 event = events.role_missing(name, self._context.own_namespace)
                 self._fail(key, metrics.NO_ROLE, str(error), event)
+            else:
+                self._fail(key, metrics.FAILED, str(error), events.refused(error.message))
         except Invalid as error:
             self._fail(key, metrics.FAILED, str(error), events.refused(error.message))
         except NoIdentity as error:

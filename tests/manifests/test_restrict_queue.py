@@ -14,6 +14,7 @@ from bitfusion_client.kubernetes.names import QUEUE_CONDITION, QUEUE_GATE
 from tests.cluster.api_client import ApiClient, Object, Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.node_stub import NODE
+from tests.cluster.rights import may
 from tests.manifests.queue_installed import (
     ACCOUNT_POLICY,
     GATE_POLICY,
@@ -283,6 +284,12 @@ def tenant(thief: Thief) -> ApiClient:
     )
     done = cluster.try_kubectl("-n", namespace, *rights)
     assert done.returncode == 0 or "already exists" in done.stderr, done.stderr
+    user = f"system:serviceaccount:{namespace}:default"
+    asked = {"namespace": namespace, "resource": "pods"}
+    wait_until(
+        lambda: all(may(cluster.client, user, verb=verb, **asked) for verb in ("create", "patch", "delete")),
+        "it may write pods",
+    )
     return cluster.client_as(cluster.service_account_token(namespace, "default"))
 
 

@@ -47,7 +47,7 @@ def test_the_result_is_an_event_of_the_cron_job_by_the_samples_own_rights(
                 timeout=scaled(90),
             )
             assert done.returncode == status, done.stderr
-            assert "no Event" not in done.stderr
+            assert "No Event" not in done.stderr, done.stderr
         found = json.loads(cluster.kubectl("-n", NAMESPACE, "get", "events", "-o", "json"))["items"]
         events = [one for one in found if one["source"].get("component") == "bitfusion-health-check"]
         told = {one["reason"]: one for one in events}

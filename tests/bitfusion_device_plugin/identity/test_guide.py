@@ -101,6 +101,7 @@ def test_every_profile_is_served_one_opts_out_and_all_is_undone(cluster: Cluster
         reader.run(apply)
         identity.until_secret(PROFILE)
         assert PROFILE in reader.run(which)
+        identity.until_event(PROFILE, "Ready")
         assert "BitfusionIdentityReady" in reader.run(why)
         reader.run(limits)
         wait_until(lambda: "Limits: gpus 2, share 0.5." in reader.run(why), limit_s=30)

@@ -202,8 +202,10 @@ def test_somebody_elses_secret_is_never_touched(identity: RunningIdentity, names
     assert f"kubectl delete secret bitfusion-client --namespace {namespace}" in identity.until_event(
         namespace, "ForeignSecret"
     )
+    counted = partial(identity.metric, 'bitfusion_identity_namespaces{state="foreign_secret"}')
+    wait_until(lambda: counted() == 1)
     identity.opt_out(namespace)
-    wait_until(lambda: identity.metric('bitfusion_identity_namespaces{state="foreign_secret"}') == 0)
+    wait_until(lambda: counted() == 0)
     found = identity.secret(namespace)
     assert found is not None
     assert found["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]

@@ -30,6 +30,10 @@ SECRETS, EVENTS = "/api/v1/secrets", "/api/v1/events"
 SECRET = "/api/v1/namespaces/a/secrets"
 NAME = "bitfusion-client"
 NOW = 1_800_000_000.0
+NO_RIGHT = (
+    'secrets "bitfusion-client" is forbidden: User "system:serviceaccount:kubeflow:bitfusion-identity" '
+    'cannot get resource "secrets" in API group "" in the namespace "a"'
+)
 
 
 class Pool:
@@ -172,7 +176,7 @@ def test_what_is_written_later_is_what_is_wanted_then(room: Room) -> None:
 
 
 def test_a_missing_role_is_told_once_with_its_cure_and_no_token_is_asked_for(room: Room) -> None:
-    room.api.misbehave(status(403, "Forbidden", "no"), "get", SECRET, times=3)
+    room.api.misbehave(status(403, "Forbidden", NO_RIGHT), "get", SECRET, times=3)
     for _ in range(3):
         room.work()
     ((reason, message),) = room.events()
@@ -187,6 +191,9 @@ def test_a_missing_role_is_told_once_with_its_cure_and_no_token_is_asked_for(roo
     [
         'secrets "bitfusion-client" is forbidden: exceeded quota: small, requested: count/secrets=1',
         'admission webhook "validation.gatekeeper.sh" denied the request: [labels] team is missing',
+        "ValidatingAdmissionPolicy 'no-secrets' with binding 'no-secrets' denied request: not on Fridays",
+        'secrets "bitfusion-client" is forbidden: unable to create new content in namespace a because it is '
+        "being terminated",
     ],
 )
 def test_what_refuses_a_secret_is_not_taken_for_a_missing_role(room: Room, why: str) -> None:
@@ -265,7 +272,7 @@ def test_what_was_handed_out_unread_is_taken_back_although_neither_pool_nor_labe
     room: Room,
 ) -> None:
     """Also of profiles whose label is no longer the setting's, after a restart."""
-    room.api.misbehave(status(403, "Forbidden", "no"), "get", SECRET, times=100)
+    room.api.misbehave(status(403, "Forbidden", NO_RIGHT), "get", SECRET, times=100)
     profiles = ("team", "a")
     before = Room(room.api, profiles)
     before.work()
@@ -299,7 +306,7 @@ def test_an_opt_out_without_a_role_or_with_a_pool_that_is_away_is_finished_later
     room.work()
     assert room.api.object(SECRETS, "a", NAME) is None
     room.pool.fails = None
-    room.api.misbehave(status(403, "Forbidden", "no"), "get", SECRET)
+    room.api.misbehave(status(403, "Forbidden", NO_RIGHT), "get", SECRET)
     room.work()
     assert room.pool.revoked == ["a"]
     assert room.state("ready") == 0

@@ -131,7 +131,7 @@ def test_pods_start_in_order_while_their_units_are_free_and_are_told_why_they_wa
         ("Warning", "Pod/two-0", "BitfusionWaitsForPool"),
     ]
     assert queue.metric("bitfusion_queue_pool_units") == 100
-    assert queue.metric("bitfusion_queue_taken_units") == 100
+    wait_until(lambda: queue.metric("bitfusion_queue_taken_units") == 100)
     assert queue.metric("bitfusion_queue_waiting_pods") == 1
     assert queue.metric("bitfusion_queue_protected") == 1
     assert queue.metric("bitfusion_queue_unqueued_pods") == 0
@@ -164,7 +164,7 @@ def test_a_leader_that_is_killed_between_its_request_and_the_answer_is_followed(
     assert killed.wait(scaled(30))
     successor = room.start()
     room.until_lifted("p0", "p1")
-    assert successor.metric("bitfusion_queue_taken_units") == 100
+    wait_until(lambda: successor.metric("bitfusion_queue_taken_units") == 100)
     room.api.remove(PODS, "a", "p0")
     room.until_lifted("p1", "p2")
 

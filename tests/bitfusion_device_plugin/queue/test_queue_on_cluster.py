@@ -225,7 +225,7 @@ def test_a_leader_that_is_killed_is_followed_and_the_pool_is_never_sold_twice(ro
             wait_until(partial(room.are_lifted, there), room.lifted, 20)
         room.finish("p3")
         wait_until(lambda: "p5" in room.lifted(), room.lifted, 20)
-        assert second.metric("bitfusion_queue_taken_units") == 100 + room.others
+        wait_until(lambda: second.metric("bitfusion_queue_taken_units") == 100 + room.others)
         assert second.end() == 0
     assert most == 2
 
@@ -323,7 +323,7 @@ def test_units_of_a_lost_node_are_freed_when_the_node_is_deleted_as_the_conditio
         )
         print(f"\n{told}")
         assert f"100 on node {LOST_NODE}, not ready since 2026-11-25 10:30 UTC" in told
-        assert queue.metric("bitfusion_queue_lost_units") == 100
+        wait_until(lambda: queue.metric("bitfusion_queue_lost_units") == 100)
         report = room.cluster.kubectl("get", "nodes,pods,resourcequotas", "--all-namespaces", "-o", "json")
         shown = report_text(cluster_report(cluster_objects(json.loads(report)["items"]), None, "none"))
         assert f"100 of them on {LOST_NODE}, not ready since 2026-11-25 10:30 UTC; if it is dead" in shown

@@ -183,7 +183,7 @@ def test_where_a_limit_range_gives_everybody_0_cpu_notebooks_run_without_the_que
             replica.process.start()
         leader = queued.leader()
         queued.wait_running("half")
-        assert leader.metric("bitfusion_queue_taken_units") == 50
+        wait_until(lambda: leader.metric("bitfusion_queue_taken_units") == 50)
         taken = [
             allocated(cluster, node.name).get("bitfusion.io/gpu", 0)
             - before[node.name].get("bitfusion.io/gpu", 0)
@@ -259,7 +259,14 @@ def test_units_of_a_lost_node_are_freed_by_the_taint_that_the_condition_names(
         print(f"\n{message}")
         assert f"of them 100 on node {second.name}, not ready since" in message
         assert queued.room.pod("waits") is not None
-        wait_until(lambda: "BitfusionNodeLost" in queued.events("lost"), lambda: queued.told("lost"), 30)
+        wait_until(
+            lambda: (
+                "BitfusionNodeLost" in queued.events("lost")
+                and "BitfusionWaitsForLostNode" in queued.events("waits")
+            ),
+            lambda: (queued.told("lost"), queued.told("waits")),
+            30,
+        )
         assert queued.events("waits")["BitfusionWaitsForLostNode"] == message
         taint = re.search(r"kubectl (taint node \S+ \S+), or", message)
         assert taint
