@@ -139,6 +139,7 @@ def test_settings_are_not_read_for_nobody(board: Board) -> None:
 def test_the_file_tells_a_new_state_at_once_and_a_new_time_once_a_second(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(state_board, "WRITE_EVERY", 600.0)
     board.board.write_in(str(board.folder))
     board.settle()
     board.parts.connect()

@@ -356,7 +356,7 @@ def test_who_ended_it_is_told_though_the_scheduler_wrote_its_own_conditions_over
 def test_one_that_does_not_come_back_ends_it_in_its_time(
     server: Server, making_at: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = making_at(server, timeout=0.1)
+    run = making_at(server, timeout=0.5)
     away = Mock(side_effect=ApiUnreachable("it is busy (503): etcd"))
     with monkeypatch.context() as patched:
         patched.setattr(server, "watch", away)
@@ -380,7 +380,7 @@ def test_a_budget_is_its_containers_whichever_user_computes(
     whole = GpuRequest(1)
     making_at(server, container="digits", budget=whole).start()
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    run = making_at(server, timeout=0.1, container=container, budget=whole)
+    run = making_at(server, timeout=0.5, container=container, budget=whole)
     if holds:
         with pytest.raises(WaitTimedOut, match="a GPU pod of this notebook's kernels and programs holds"):
             run.start()

@@ -337,7 +337,10 @@ def test_where_nobody_tells_of_changes_the_folder_is_looked_at(
         wait_until((both.folders[0] / "kernel-1").exists, "the mirror")
 
 
-def test_a_socket_that_is_bound_and_does_not_listen_yet_is_waited_for(both: Both) -> None:
+def test_a_socket_that_is_bound_and_does_not_listen_yet_is_waited_for(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "CONNECT_FOR", scaled(5))
     both.mirror()
     here, there = both.folders
     with socket.socket(socket.AF_UNIX) as late:
@@ -345,8 +348,9 @@ def test_a_socket_that_is_bound_and_does_not_listen_yet_is_waited_for(both: Both
         wait_until((here / "late").exists, "the mirror")
         with connected(here / "late") as one:
             one.sendall(b"said before anybody listened")
-            time.sleep(0.03)
+            time.sleep(0.2)  # longer than it waits as it is shipped
             late.listen()
+            late.settimeout(scaled(10))
             accepted, _ = late.accept()
             with accepted:
                 accepted.settimeout(10)
