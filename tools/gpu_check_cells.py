@@ -53,7 +53,7 @@ def main(framework: str) -> None:
 
 
 def said(client: BlockingKernelClient, code: str) -> str:
-    """What a cell has printed or shown as text, or the last line of its error."""
+    """What a cell has printed or shown as text and not cleared, or the last line of its error."""
     pieces: list[str] = []
 
     def hear(message: dict[str, Any]) -> None:
@@ -64,6 +64,8 @@ def said(client: BlockingKernelClient, code: str) -> str:
             pieces.append(" ".join(content["evalue"].split()))
         elif message["msg_type"] in ("display_data", "execute_result"):
             pieces.append(content["data"].get("text/plain", ""))
+        elif message["msg_type"] == "clear_output":  # of the notice that the cell has waited for its GPU
+            pieces.clear()
 
     client.execute_interactive(code, output_hook=hear, timeout=LIMIT_S)
     return "".join(pieces).strip()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tests.pool.inventory.nvidia.fake_machine import NOT_LOADED, FakeMachine, card
 from tests.support.machine import scaled
 from tools import gpu_check as tool
+from tools.gpu_check_cells import said
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "gpu_check.py"
 
@@ -118,6 +121,22 @@ def test_two_halves_and_one_that_wants_more(tmp_path: Path) -> None:
     ]
     if not os.geteuid():
         assert "\n✓ over the stream of GPU pods: 300 steps in " in out
+
+
+def test_the_notice_of_a_wait_is_no_output_of_the_cell() -> None:
+    """Where a GPU takes more than a second; it is cleared as JupyterLab clears it."""
+    shown = {"data": {"text/plain": "Asked for 1 GPU"}}
+    printed = {"name": "stdout", "text": "False\n"}
+    messages = (("display_data", shown), ("clear_output", {"wait": False}), ("stream", printed))
+
+    class Client:
+        def execute_interactive(
+            self, code: str, output_hook: Callable[[dict[str, object]], None], timeout: float
+        ) -> None:
+            for kind, content in messages:
+                output_hook({"msg_type": kind, "content": content})
+
+    assert said(cast(Any, Client()), "1") == "False"
 
 
 def lines_of_cells(out: str) -> list[str]:
