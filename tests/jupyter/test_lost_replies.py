@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from tests.jupyter.client import Cell
 from tests.jupyter.conftest import FIRST_CELL, PLAIN, Launch
 from tests.jupyter.interrupt_matrix import WAYS, Notebook
 from tests.jupyter.live_kernel import LiveKernel
-from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 BETWEEN_TWO_CELLS = """
 kernel = get_ipython().kernel
@@ -43,7 +42,7 @@ def slow(*words, **named):
     threading.Timer(0.05, _thread.interrupt_main).start()
     time.sleep(5)
 
-import time
+
 kernel.finish_metadata = slow
 """
 ANEW = "import os, sys; os.execv(sys.executable, [sys.executable] + sys.orig_argv[1:])"
@@ -102,8 +101,8 @@ def test_a_cell_that_replaces_the_kernels_program_blocks_no_later_one(launch: La
     kernel.run("kept = 1")
     lost = kernel.client.send(ANEW)
     if name == PLAIN:
-        time.sleep(scaled(3))  # nothing tells when it is there again,
-        kernel.run("6 * 7", 10)  # nor when clients hear what it publishes
+        # Nothing tells when it is there again, nor when clients hear what it publishes.
+        wait_until(lambda: kernel.run("6 * 7", 2).result, "it answers", 40, errors=(AssertionError,))
     else:
         _is_told(kernel, lost, 20)
     assert kernel.run("6 * 7", 10).result == "42"

@@ -126,7 +126,7 @@ def test_connections_of_a_user_are_limited_and_freed(limited: RunningService) ->
             assert refused.message == ("one user may have 5 connections to this pool, and you have as many")
         clients.pop().close()
         # the service hears of the end a little later than we
-        clients.append(wait_until(limited.client, "a free place", errors=(AssertionError,)))
+        clients.append(wait_until(limited.client, "a free place", errors=(AssertionError, OSError)))
     finally:
         for client in clients:
             client.close()
