@@ -45,6 +45,20 @@ def slow(*words, **named):
 
 kernel.finish_metadata = slow
 """
+CUT_OFF = """
+kernel, zmq = get_ipython().kernel, __import__("zmq")
+whole = kernel.session.send
+
+def cut_off(stream, kind, *words, **named):
+    if kind != "execute_reply":
+        return whole(stream, kind, *words, **named)
+    kernel.session.send = whole
+    for frame in [*named["ident"], b"<IDS|MSG>", b"signature"]:
+        getattr(stream, "socket", stream).send(frame, zmq.SNDMORE)
+    raise KeyboardInterrupt
+
+kernel.session.send = cut_off
+"""
 ANEW = "import os, sys; os.execv(sys.executable, [sys.executable] + sys.orig_argv[1:])"
 
 LOSSES = {"an interrupt between two cells": BETWEEN_TWO_CELLS, "a timer's interrupt": BY_A_TIMER}
@@ -74,6 +88,21 @@ def test_a_lost_reply_blocks_no_later_cell(launch: Launch, name: str, loss: str)
         _is_told(kernel, lost, 1)
         assert "Kernel      running" in kernel.run("%bitfusion", 5).stream()
         assert kernel.run("6 * 7", 5).result == "42"
+
+
+@pytest.mark.parametrize("name", [PLAIN, FIRST_CELL])
+def test_a_reply_that_is_cut_off_takes_the_next_one_with_it_and_no_more(launch: Launch, name: str) -> None:
+    kernel = launch(name)
+    kernel.client.passes_over_damage = True
+    lost = kernel.client.send(CUT_OFF)
+    taken = kernel.client.send("6 * 7")
+    kernel.client.pump(lambda: taken.idle, 10, "its end")
+    kernel.client.settle(1.0)
+    assert (lost.reply, taken.reply) == (None, None), "planted"
+    assert kernel.run("6 * 7", 5).result == "42"
+    if name != PLAIN:
+        _is_told(kernel, lost, 1)
+        _is_told(kernel, taken, 1)
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
@@ -138,6 +167,7 @@ def test_short_cells_under_interrupts_never_block_the_kernel(
     with WAYS[way](name, tmp_path / name) as notebook:
         assert isinstance(notebook, Notebook)
         client, cells = notebook.client, []
+        client.passes_over_damage = True
         client.run("import time")
         for count in range(number):
             cells.append(client.send("time.sleep(0.002)", stop_on_error=False))

@@ -85,7 +85,7 @@ class KernelSockets:
             self._asked_at = now
             frames = self._wire.build("kernel_info_request", {})
             self._probe_id = self._wire.read(frames).id
-            self._answered_at = None
+            self._answered_at, self._idle_seen = None, False
             self.control.send_multipart(frames, zmq.NOBLOCK)
 
     def ask(self, requests: list[list[bytes]]) -> None:
@@ -96,7 +96,7 @@ class KernelSockets:
         """
         for frames in requests:
             self.control.send_multipart(frames, zmq.NOBLOCK)
-        self._probe_id, self._idle_seen, self._said_starting = None, False, True
+        self._probe_id, self._said_starting = None, True
         self.probe()
 
     def join(self, on_output: Callable[[list[bytes]], None]) -> bool:

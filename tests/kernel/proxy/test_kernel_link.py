@@ -23,6 +23,7 @@ from tests.support.machine import scaled
 from tests.support.waiting import Deadline
 
 FIRST_WORDS = {"execution_state": "starting"}
+BUSY, IDLE = {"execution_state": "busy"}, {"execution_state": "idle"}
 
 
 class Linked:
@@ -158,6 +159,30 @@ def test_a_kernel_is_joined_when_it_answers_and_its_output_is_received(linked: L
     assert linked.link.relays_output
 
 
+def test_what_a_kernel_says_of_a_probe_stays_here_though_it_answers_the_one_before_it_late(
+    linked: Linked,
+) -> None:
+    linked.open()
+    linked.run_until(lambda: bool(linked.kernel.iopub.poll(0)), "the subscription")
+    assert linked.kernel.iopub.recv() == b"\x01"
+    linked.kernel.publish("status", FIRST_WORDS)
+    probes = []
+    for _ in range(2):
+        linked.run_until(lambda: bool(linked.kernel.control.poll(0)), "a probe")
+        probes.append(linked.kernel.request())
+        if len(probes) == 1:
+            for state in (BUSY, IDLE):
+                linked.kernel.publish("status", state, probes[0])
+    for probe in probes:
+        linked.kernel.reply(probe, status="ok")
+    linked.run_for(0.2)
+    for state in (BUSY, IDLE):
+        linked.kernel.publish("status", state, probes[1])
+    linked.run_until(lambda: linked.joined == 1 or linked._serve_kernel(), "joined")
+    linked.kernel.publish("stream", {"name": "stdout", "text": "x"})
+    assert linked.client_sees(1) == ["stream"]
+
+
 def test_output_before_the_kernel_is_joined_reaches_the_clients_and_greetings_do_not(linked: Linked) -> None:
     linked.open()
     linked.run_until(lambda: bool(linked.kernel.iopub.poll(0)), "the subscription")
@@ -194,9 +219,6 @@ def test_the_kernels_output_and_the_proxys_own_leave_by_the_same_socket(linked: 
     linked.kernel.publish("stream", {"name": "stdout", "text": "x"})
     linked.publisher.stream("y", {})
     assert linked.client_sees(2) == ["stream", "stream"]
-
-
-BUSY, IDLE = {"execution_state": "busy"}, {"execution_state": "idle"}
 
 
 @pytest.mark.parametrize("behind_another", [False, True])
