@@ -162,7 +162,7 @@ def test_the_fourth_notebook_is_told_why_it_waits_and_starts_when_another_one_st
         wait_until(lambda: room.pod("large"), what_there_is, 100)
         room.wait_running("large")
         say(f"quota: the large notebook runs {time.monotonic() - raised:.1f} s after the quota was raised")
-        assert used(room) == 350
+        wait_until(partial(are_used, room, 350), partial(status, room))
 
 
 @pytest.mark.long
@@ -191,7 +191,7 @@ def test_notebooks_larger_than_their_quota_start_when_they_do_as_they_are_told(
         room.client.put(f"{room.notebooks}/limits", notebook)
         for name in names:
             assert units_of(room.start(name)) == 50
-        assert used(room) == 100
+        wait_until(partial(are_used, room, 100), partial(status, room))
 
 
 def container(name: str, units: int | None) -> Object:

@@ -125,8 +125,8 @@ def test_from_nothing_to_ready_to_the_end(
     secret = cluster.client.get(installed.secret_path)
     assert secret["type"] == "kubernetes.io/tls"
     assert secret["metadata"]["labels"]["app.kubernetes.io/part-of"] == "kubeflow-bitfusion"
-    assert replica.metric("bitfusion_reconcile_leader") == 1
     assert replica.metric("bitfusion_controller_info", version="0.1.0") == 1
+    wait_until(lambda: replica.metric("bitfusion_reconcile_leader") == 1, limit_s=10)
     assert installed.holder()
     status, took = replica.end()
     assert status == 0
@@ -166,10 +166,13 @@ def test_two_replicas_that_start_together_share_one_authority(
     for replica in replicas:
         installed.call(replica, failurePolicy="Fail")
         assert admitted(cluster, user)
-    leading = [replica.metric("bitfusion_reconcile_leader") for replica in replicas]
-    assert sorted(leading) == [0, 1]
+
+    def leading() -> list[float]:
+        return [replica.metric("bitfusion_reconcile_leader") for replica in replicas]
+
+    wait_until(lambda: sorted(leading()) == [0, 1], limit_s=10)
     # the leader ends: the other one leads at once, since the lease was given back
-    leader, other = replicas if leading[0] else reversed(replicas)
+    leader, other = replicas if leading()[0] else reversed(replicas)
     assert leader.end()[0] == 0
     wait_until(lambda: other.metric("bitfusion_reconcile_leader") == 1, limit_s=10)
     assert other.ask("/readyz")[0] == 200
