@@ -68,7 +68,7 @@ def _details(acquisition: Acquisition, now: float) -> list[str]:
     elif standing:
         lines = [f"{standing.capitalize()} in the queue"]
     else:
-        lines = [] if queue is not None and queue.why else ["The pool has not reported a position"]
+        lines = [] if queue is not None and queue.why else ["No position in the queue has been reported yet"]
     if queue is not None:
         for title, names in (("Held by:", queue.held_by), ("Before you in the queue:", queue.before)):
             if names:

@@ -139,12 +139,7 @@ def wait_until_gone(*pids: int, limit_s: float = 3.0) -> None:
 def freeze(pid: int) -> None:
     """SIGSTOP; returns when every thread of the process has stopped."""
     os.kill(pid, signal.SIGSTOP)
-    # The signal stops the threads one after another; one may end meanwhile.
-    wait_until(
-        lambda: all(state == "T" for state in _thread_states(pid)),
-        f"process {pid} to stand still",
-        errors=(OSError,),
-    )
+    _wait_for_threads(pid, "T")  # the signal stops them one after another
 
 
 def thaw(pid: int) -> None:
@@ -158,6 +153,20 @@ def unread_bytes(pid: int) -> int:
     links = [os.readlink(fd) for fd in fds if fd.is_symlink()]  # not one that is closed by now
     rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     return sum(int(row[4].partition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in links)
+
+
+def wait_until_asleep(*pids: int) -> None:
+    """Until these processes, one after the other, have done what there was to do, and wait."""
+    for pid in pids:
+        _wait_for_threads(pid, "S")
+
+
+def _wait_for_threads(pid: int, state: str) -> None:
+    wait_until(
+        lambda: set(_thread_states(pid)) == {state},
+        f"state {state} of process {pid}",
+        errors=(OSError,),  # one may end meanwhile
+    )
 
 
 def _thread_states(pid: int) -> list[str]:

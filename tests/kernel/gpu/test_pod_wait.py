@@ -84,7 +84,9 @@ def test_when_the_turn_has_come_the_pools_queue_follows_in_the_same_notice() -> 
     assert acquisition.request == GpuRequest(1, 0.5)
     assert acquisition.asked_for == "1 GPU × 50 %"
     assert acquisition.queue is None
-    assert "The pool has not reported a position" in render(acquisition, 7.0, 0.0, 7.0)["text/plain"]
+    assert (
+        "No position in the queue has been reported yet" in render(acquisition, 7.0, 0.0, 7.0)["text/plain"]
+    )
     acquisition.on_line("[INFO] 2026-11-21T00:00:00Z Waiting for GPUs: position 1 of 2; held by bob: x", 0.0)
     shown = render(acquisition, 7.0, 0.0, 7.0)["text/plain"]
     assert "Position 1 of 2 in the queue" in shown

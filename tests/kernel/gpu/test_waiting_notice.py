@@ -95,7 +95,7 @@ def test_a_client_that_tells_no_position_is_not_guessed_at() -> None:
     data = shown(seconds=1)
     assert data["text/plain"].splitlines() == [
         f"Asked for 1 GPU at {SINCE} · waited 1 s · as of {SINCE}",
-        "The pool has not reported a position",
+        "No position in the queue has been reported yet",
         CANCEL,
     ]
 

@@ -43,6 +43,7 @@ from tests.kernel.supervisor_harness import (
     running_supervisor,
 )
 from tests.support.machine import scaled
+from tests.support.processes import wait_until_asleep
 from tests.support.waiting import wait_until
 
 QUEUED = "print('place 2 of 3', flush=True)\n" + SLEEP
@@ -173,11 +174,12 @@ def test_what_was_prepared_and_has_died_is_started_again_for_its_proxy(
     first: SupervisorHarness, tmp_path: Path
 ) -> None:
     first.start(RELEASING, "pass")
-    first.until(LaunchedEvent)
+    launcher = first.until(LaunchedEvent).launcher_pid
     first.link.park(LATER, kernel(2, told_pid(tmp_path / "pid")))
     first.leave()
     os.kill(prepared := pid_in(tmp_path / "pid"), signal.SIGKILL)
     wait_until(lambda: not Path(f"/proc/{prepared}").exists())  # its launcher knows
+    wait_until_asleep(launcher, first.pid)  # and has told the supervisor
     with next_proxy(first) as second:
         second.link.run_kernel(kernel(2, told_pid(tmp_path / "pid")))
         assert second.until(LaunchedEvent).kernel_pid != prepared

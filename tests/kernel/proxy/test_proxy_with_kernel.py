@@ -123,7 +123,7 @@ def test_acquire_takes_the_gpu_now_and_tells_what_it_got(proxy: StartProxy, tmp_
     run = f"while not os.path.exists({str(go)!r}): time.sleep(0.02)\n{GRANT}"
     harness = proxy(run, BITFUSION_ACQUIRE="manual")
     cell = harness.cell("%bitfusion acquire")
-    assert harness.shown(cell).splitlines()[1] == "The pool has not reported a position"
+    assert harness.shown(cell).splitlines()[1] == "No position in the queue has been reported yet"
     go.touch()
     text = harness.printed(cell)
     assert text.splitlines()[:2] == ["Request    1 GPU", "GPU        0 – 16160 MiB each"]
