@@ -261,6 +261,8 @@ class Fault(NamedTuple):
     state: str
     seen: str
     todo: str
+    is_healed: bool = False
+    """Whether a program of ours that runs puts it right again within seconds."""
 
 
 def changed(path: str, *operations: Object) -> Callable[[Platform], Callable[[], object]]:
@@ -356,7 +358,7 @@ def ended_certificate(platform: Platform) -> Callable[[], object]:
     value = base64.b64encode(old).decode()
     where = "/webhooks/{}/clientConfig/caBundle"
     return changed(
-        NOTEBOOKS_HOOK, *({"op": "replace", "path": where.format(at), "value": value} for at in range(3))
+        NOTEBOOKS_HOOK, *({"op": "add", "path": where.format(at), "value": value} for at in range(3))
     )(platform)
 
 
@@ -436,14 +438,17 @@ FAULTS = {
     "no CA": Fault(
         changed(
             NOTEBOOKS_HOOK,
-            *({"op": "remove", "path": f"/webhooks/{at}/clientConfig/caBundle"} for at in range(3)),
+            *({"op": "add", "path": f"/webhooks/{at}/clientConfig/caBundle", "value": ""} for at in range(3)),
         ),
         "controller certificate",
         FAIL,
         "caBundle is empty",
         "logs",
+        is_healed=True,
     ),
-    "the CA has ended": Fault(ended_certificate, "controller certificate", FAIL, "its CA ended on", "logs"),
+    "the CA has ended": Fault(
+        ended_certificate, "controller certificate", FAIL, "its CA ended on", "logs", is_healed=True
+    ),
     "the port is closed": Fault(
         changed(PODS_HOOK, replaced("/webhooks/1/clientConfig/service/port", 444)),
         "injector call",
@@ -609,6 +614,8 @@ def test_a_planted_fault_is_found_and_its_remedy_named(well: Platform, name: str
     fault = FAULTS[name]
 
     def fits() -> list[Finding]:
+        if fault.is_healed:
+            fault.plant(well)
         found = examined(well)
         return [each for each in found if each.check == fault.check and re.search(fault.seen, each.seen)]
 
