@@ -134,7 +134,7 @@ class Client:
         self.header: dict[str, Any] = {}
         """Fields that every header of this client has besides jupyter_client's; see `like_jupyterlab`."""
         self.passes_over_damage = False
-        """Whether a message with a wrong signature is passed over, as by Jupyter Server, and fails no test.
+        """Whether a message with a wrong signature is passed over, and fails no test.
 
         An interrupt of ipykernel that sends a reply cuts it off, and the next one runs into it.
         """
