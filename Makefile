@@ -11,15 +11,15 @@ WORKERS ?= auto
 # A worker that dies ends the run: xdist may give its replacement no tests, and wait for ever.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --max-worker-restart=0 \
 	--dist loadgroup --durations=12
-# Rounds of the tests marked `rounds` in `make test-long`.
-ROUNDS ?= 2
+# The tests on other Pythons run one case of each; CASES= runs all.
+CASES ?= --one-case
 PACKAGES := tests/client tests/pods tests/pool tests/kernel tests/jupyter_ext tests/kubeflow_bitfusion \
 	tests/notebook_controller_patch tests/bitfusion_cluster tests/bitfusion_device_plugin tests/tools
 # Jupyter serves root, the only user of many containers, with this option only.
 ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: soak help images images-check three-commands dist demo test test-packages test-long test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check gpu-pods chart chart-check fuzz rounds attacks mutants labextension labextension-check lint docs lock clean
+.PHONY: soak help images images-check three-commands dist demo test test-packages test-long test-apart test-pythons jupyter-suites lab cluster cluster-stop cluster-demo bench gpu-check chart chart-check fuzz rounds attacks mutants labextension labextension-check lint docs lock clean
 # Two targets must not install into one environment at the same time.
 .NOTPARALLEL:
 
@@ -28,7 +28,8 @@ help: ## show this list
 	@echo "make lab            JupyterLab on the embedded pool, with the Bitfusion kernel ready"
 	@echo "make test           all tests but the long ones; TESTS=tests/pool: one folder; WORKERS=4: in four processes"
 	@echo "make test-packages  the tests that need no server, browser or cluster"
-	@echo "make test-long      the long tests: many rounds, soak, oldest JupyterLab, the packages' tests on Python 3.10, 3.14 and 3.15"
+	@echo "make test-long      the long tests: soak, oldest JupyterLab; of the packages' tests one case each on Python 3.10, 3.14, 3.15"
+	@echo "make test-pythons   those alone; CASES=: all cases"
 	@echo "make jupyter-suites the own tests of jupyter_client, ipykernel, nbclient, papermill and jupyter_server with our"
 	@echo "                    kernel as python3, beside plain ipykernel; SUITES='nbclient papermill'"
 	@echo "make labextension   build what JupyterLab loads, jupyter_ext/labextension/bundle; make labextension-check: its"
@@ -51,7 +52,8 @@ help: ## show this list
 	@echo "make soak           an hour of notebooks that compute, wait, change and are killed; SOAK='--minutes 5'"
 	@echo "make rounds         20 rounds of interrupts, in code of every kind, and of SIGKILL, in every state; all rounds of"
 	@echo "                    what make test-long does at random, and crowds of 10,000 where it has 3,000"
-	@echo "make gpu-pods       GPU pods that are lost in every way, on two real nodes; and queued by a real Kueue, which is built"
+	@echo "make test-apart     the long tests that need too long beside all others: GPU pods lost in every way on two real nodes,"
+	@echo "                    queued by a real Kueue, which is built; all of ours killed at once; plain ipykernel as a control"
 	@echo "make chart-check    the chart against kustomize, and on a real API server: installed, upgraded, rolled back, removed"
 	@echo "make attacks        floods of connections and of pods, a minute each, beside another tenant's pods; wants root"
 	@echo "make mutants        changes in the code, one at a time: do the tests see them? MUTANTS='--seed 7 --count 100'"
@@ -89,7 +91,7 @@ test-long:
 	@$(ENVIRONMENT) test
 	@$(ENVIRONMENT) oldest-front-ends --folder $(FOLDER)/venv-oldest-front-ends
 	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
-	@KILL_ROUNDS=$(ROUNDS) $(PYTEST) -m '(long or rounds) and not attack and not apart' $(TESTS)
+	@$(PYTEST) -m 'long and not attack and not apart' $(TESTS)
 	@$(MAKE) --no-print-directory test-pythons
 
 # The oldest Python that this project promises, the newest for which every package has a wheel, and on the newest
@@ -119,7 +121,7 @@ test-python-%: VENV = $(FOLDER)/venv-$*
 test-python-%: PURPOSE = packages
 test-python-%:
 	@if $(ENVIRONMENT) $(PURPOSE) --python $* --folder $(VENV) $(DEBIAN) $(if $(CI),,--if-found); then \
-	    $(PYTEST) -m 'not cluster and not long' $(PACKAGES) $(NOT_BY_PYTHON:%=--ignore=%); \
+	    $(PYTEST) $(CASES) -m 'not cluster and not long' $(PACKAGES) $(NOT_BY_PYTHON:%=--ignore=%); \
 	elif [ $$? -eq 3 ]; then echo "· the tests of the packages on Python $* are left out"; \
 	else exit 1; fi
 
@@ -173,15 +175,17 @@ rounds:
 	@ALL_ROUNDS=1 $(PYTEST) -m long tests/pool/network/test_random_network.py tests/pods/agent/test_nonsense.py \
 	    tests/pods/agent/test_strangers.py tests/pool/service/test_random_clients.py \
 	    tests/pool/service/test_network_bounds.py tests/bitfusion_cluster/program/test_flooded_ports.py \
-	    tests/cluster/test_frozen_leader.py
+	    tests/cluster/test_frozen_leader.py tests/bitfusion_device_plugin/injector/test_on_cluster.py
 
 soak:
 	@$(ENVIRONMENT) test
 	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
 	@$(BIN)/python -m tests.jupyter.soak $(SOAK)
 
-gpu-pods:
+test-apart:
 	@$(ENVIRONMENT) test
+	@$(ENVIRONMENT) oldest-front-ends --folder $(FOLDER)/venv-oldest-front-ends
+	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
 	@$(BIN)/python -m pytest -n 0 -s -m apart $(or $(TESTS),tests --ignore=tests/charts --ignore=tests/tools --ignore=tests/cluster/test_three_commands.py)
 
 chart-check:

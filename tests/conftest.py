@@ -34,6 +34,7 @@ pytest_plugins = [
     "tests.support.groups",
     "tests.support.no_skips",
     "tests.support.kernel_ports",
+    "tests.support.one_case",
     "tests.support.run_blocks",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -164,6 +165,25 @@ def test_the_tests_of_a_group_run_in_one_worker(suite: pytest.Pytester) -> None:
     result.assert_outcomes(passed=16)
     assert len(set((suite.path / "grouped").read_text().split())) == 1
     assert len(set((suite.path / "others").read_text().split())) >= 2
+
+
+def test_one_case_of_each_test_is_left_and_not_always_the_first(suite: pytest.Pytester) -> None:
+    body = (
+        "import pytest\n"
+        "@pytest.mark.parametrize('kind', ['plain', 'ours'])\n"
+        "@pytest.mark.parametrize('number', range(4))\n"
+        "class TestTable:\n"
+        "    def test_one(self, kind, number): pass\n"
+        "    def test_two(self, kind, number): pass\n"
+        "    def test_three(self, kind, number): pass\n"
+        "@pytest.mark.parametrize('number', [pytest.param(1, marks=pytest.mark.skip), 2])\n"
+        "def test_marked(number): pass\n"
+        "def test_alone(): pass\n"
+    )
+    for workers in ([], ["-n2"]):
+        result = run(suite, body, "--one-case", "-v", "-m", "not skip", *workers)
+        result.assert_outcomes(passed=5, deselected=0 if workers else 21 + 1)
+        assert {"plain", "ours"} <= set(re.findall(r"plain|ours", result.stdout.str()))
 
 
 def test_a_run_without_any_test_fails(suite: pytest.Pytester) -> None:

@@ -24,6 +24,7 @@ from tests.jupyter.browser.chromium import chromium_path, running_chromium
 from tests.jupyter.browser.quiet_page import write_quiet_settings
 from tests.jupyter.embedded_pool import Pool
 from tests.jupyter.jupyter_server import ServerProcess
+from tests.support.machine import scaled
 from tools.labextension import BUNDLE, ROOT
 
 SIZE: ViewportSize = {"width": 1180, "height": 600}
@@ -186,8 +187,8 @@ def main() -> None:
         try:
             with running_chromium(chromium_path(), folder / "run") as browser:
                 page = browser.new_page(viewport=SIZE, timezone_id="UTC")
-                page.set_default_timeout(30_000)
-                expect.set_options(timeout=30_000)
+                page.set_default_timeout(scaled(30) * 1000)
+                expect.set_options(timeout=scaled(30) * 1000)
                 page.goto(f"{server.address}/lab/tree/train.ipynb?reset")
                 expect(page.locator("#jp-main-statusbar")).to_contain_text("Bitfusion | Idle")
                 page.get_by_role("tab", name="File Browser").first.click()  # it closes

@@ -35,7 +35,7 @@ def without_webhooks(room: Room) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kubeflow", ["1.7", "1.8"])
+@pytest.mark.parametrize("kubeflow", [pytest.param("1.7", marks=pytest.mark.apart), "1.8"])
 def test_bursts_of_notebooks_are_healed_by_the_reconciler_alone(cluster: Cluster, kubeflow: Kubeflow) -> None:
     room = Room(cluster)
     names = [f"nb-{number}" for number in range(NOTEBOOKS)]

@@ -93,7 +93,7 @@ def around(cluster: Cluster, platform: None) -> Iterator[ExitStack]:
         yield stack
 
 
-@pytest.fixture(params=["bash", pytest.param("zsh", marks=LONG)])
+@pytest.fixture(params=["bash", pytest.param("zsh", marks=[LONG, pytest.mark.apart])])
 def shell(request: pytest.FixtureRequest) -> Sequence[str]:
     """The command of the reader's shell."""
     return BASH if request.param == "bash" else zsh()

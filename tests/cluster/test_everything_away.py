@@ -16,7 +16,11 @@ from tests.cluster.pods import SECURITY, Pods
 from tests.support.machine import scaled
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]  # images are built when they never were
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.apart,
+    pytest.mark.timeout(1200),
+]  # images are built when they never were
 
 QUARTER = {"bitfusion.io/gpu-25": "1"}
 SLEEPS = "trap exit TERM; while :; do /bin/busybox sleep 1; done"

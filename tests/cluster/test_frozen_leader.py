@@ -15,7 +15,7 @@ from tests.support.machine import scaled
 from tests.support.rounds import rounds
 from tests.support.waiting import wait_until
 
-ROUNDS = rounds(8, 20)  # it lost one in two, before keys were kept
+ROUNDS = rounds(3, 20)  # it lost one in two, before keys were kept
 FROZEN_S = 10  # longer than the Lease holds
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(60 + 60 * ROUNDS)]

@@ -70,7 +70,7 @@ def shell(request: pytest.FixtureRequest) -> Sequence[str]:
     return zsh() if getattr(request, "param", "bash") == "zsh" else BASH
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"], indirect=True)
+@pytest.mark.parametrize("shell", ["bash", pytest.param("zsh", marks=pytest.mark.apart)], indirect=True)
 @pytest.mark.runs(*places(IMAGES, INSTALL, FORM, PROFILE_STEP, NOTEBOOK, CELL, REMOVE))
 def test_from_zero_to_the_first_gpu_cell_and_back(
     two_nodes: list[Node], tmp_path: Path, shell: Sequence[str]

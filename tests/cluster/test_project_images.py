@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 
 NAMES = sorted(path.name for path in IMAGES.iterdir())
 OLD = "docker.io/kubeflownotebookswg/jupyter:v1.8.0"
-NOTEBOOKS = (OLD, "ghcr.io/kubeflow/kubeflow/notebook-servers/jupyter:v1.10.0")
+NEW = "ghcr.io/kubeflow/kubeflow/notebook-servers/jupyter:v1.10.0"
 PREFIX = "/notebook/team/mine"
 URL = f"http://127.0.0.1:8888{PREFIX}"
 LOGO = ROOT / "bitfusion_kernel" / "install" / "logo" / "logo-svg.svg"
@@ -112,7 +112,7 @@ def test_the_pool_serves_a_client_with_a_token(folder: Path, user: int) -> None:
     assert "simulated" in shown.lower()
 
 
-@pytest.mark.parametrize("base", NOTEBOOKS)
+@pytest.mark.parametrize("base", [pytest.param(OLD, marks=pytest.mark.apart), NEW])
 def test_a_notebook_image_keeps_what_makes_it_one_of_kubeflows(base: str, folder: Path) -> None:
     image = project_image("notebook", {"NOTEBOOK_IMAGE": base})
     before = base_image(base)
@@ -133,7 +133,7 @@ def test_a_notebook_image_keeps_what_makes_it_one_of_kubeflows(base: str, folder
     )
 
 
-@pytest.mark.parametrize("base", NOTEBOOKS)
+@pytest.mark.parametrize("base", [pytest.param(OLD, marks=pytest.mark.apart), NEW])
 def test_a_notebook_image_starts_as_jovyan_and_runs_a_cell_on_a_gpu(base: str, folder: Path) -> None:
     image = project_image("notebook", {"NOTEBOOK_IMAGE": base})
     home = _volume(folder, "home", user=1000)
@@ -186,7 +186,7 @@ POOL_VOLUMES = (("pool", "/var/lib/bitfusion-pool"), ("run", "/run/bitfusion-poo
 
 
 def _arguments(name: str) -> dict[str, str]:
-    return {"NOTEBOOK_IMAGE": NOTEBOOKS[-1]} if name == "notebook" else {}
+    return {"NOTEBOOK_IMAGE": NEW} if name == "notebook" else {}
 
 
 def _volume(folder: Path, name: str, user: int = 65532) -> Path:

@@ -28,8 +28,8 @@ OURS = [
     pytest.param(START, id="start", marks=pytest.mark.long),
 ]
 """Those that start with their GPU do the same with less between: with the long tests."""
-# The plain one shows that a test asks for what Jupyter promises: once a long run is enough.
-ALL = [pytest.param(PLAIN, id="plain", marks=pytest.mark.long), *OURS]
+# The plain one shows that a test asks for what Jupyter promises: once for each test and version of ipykernel.
+ALL = [pytest.param(PLAIN, id="plain", marks=[pytest.mark.long, pytest.mark.apart]), *OURS]
 
 SPECS = {
     FIRST_CELL: [],

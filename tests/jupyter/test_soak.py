@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-MINUTES = 3
+MINUTES = 2
 
 
 @pytest.mark.long

@@ -80,12 +80,11 @@ def processes_with(
         begin_only: Whether `variable` is only the beginning of what is looked for.
         strangers: Of earlier looks for the same.
     """
-    wanted = variable.encode()
+    wanted = b"\0" + variable.encode() + (b"" if begin_only else b"\0")
     found = set()
     pids = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()} - {os.getpid()}
     for pid in pids if strangers is None else strangers.others(pids):
-        variables = read_environment(pid).split(b"\0")
-        has_it = wanted in variables or (begin_only and any(each.startswith(wanted) for each in variables))
+        has_it = wanted in b"\0" + read_environment(pid) + b"\0"
         if strangers is not None:
             strangers.note(pid, has_it)
         process = read_process(pid) if has_it else None

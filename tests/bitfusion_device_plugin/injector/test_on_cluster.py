@@ -13,8 +13,9 @@ from tests.bitfusion_device_plugin.injector.pods import HALF, Object, container,
 from tests.bitfusion_device_plugin.injector.random_pods import SETTINGS, Case, case
 from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
+from tests.support.rounds import rounds
 
-PODS = 1000
+PODS = rounds(250, 1000)
 MOST_TRIED = 5 * PODS
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 PRIVILEGED = {"pod-security.kubernetes.io/enforce": "privileged"}

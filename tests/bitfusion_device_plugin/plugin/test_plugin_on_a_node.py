@@ -220,6 +220,7 @@ def usual_node(node: Node) -> Iterator[Node]:
         cluster.end()
 
 
+@pytest.mark.apart
 def test_with_the_kubelets_own_times(usual_node: Node, pool: FakePool, tmp_path: Path) -> None:
     def start(name: str) -> RunningPlugin:
         return RunningPlugin(usual_node.plugins_registry, pool, tmp_path / name, AS_INSTALLED)

@@ -132,7 +132,10 @@ def test_run_all_shows_what_nbclient_gets(page: Page, pool: Pool, lab_folder: Pa
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("name", "title"), [(PLAIN, "Python 3 (ipykernel)"), (FIRST_CELL, "Bitfusion")])
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [pytest.param(PLAIN, "Python 3 (ipykernel)", marks=pytest.mark.apart), (FIRST_CELL, "Bitfusion")],
+)
 def test_the_status_bar_never_says_idle_while_the_first_cell_of_run_all_imports(
     page: Page, pool: Pool, lab_folder: Path, name: str, title: str
 ) -> None:
