@@ -195,6 +195,7 @@ def test_another_ones_change_of_the_pod_spec_is_reverted_and_rolls_the_pod(
     assert [each["name"] for each in container["env"]] == ["NB_PREFIX"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kubeflow", ON_THE_CLUSTER)
 def test_it_knows_notebooks_as_they_were_a_moment_ago(room: Room, kubeflow: Kubeflow) -> None:
     """So does the real one: a watch brings it what is new, later than whoever asks the apiserver."""

@@ -176,6 +176,7 @@ def test_a_notebook_without_gpus_is_left_as_it_was_posted(room: Room) -> None:
     assert not ours_of(pod["metadata"].get("annotations") or {})
 
 
+@pytest.mark.long
 def test_nothing_is_written_while_nothing_happens(cluster: Cluster, ours: OurController) -> None:
     rooms = {"1.7": Room(cluster), "1.8": Room(cluster)}
     names = {f"idle-{number}": size for number, size in enumerate(SIZES.values())}

@@ -96,6 +96,7 @@ def own_tries(room: Room, name: str) -> int:
     return sum(int(one.get("count") or 1) for one in events(room, "StatefulSet", name))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_the_fourth_notebook_is_told_why_it_waits_and_starts_when_another_one_stops(
     cluster: Cluster, injector: Installation

@@ -142,6 +142,7 @@ def test_with_lists_and_watches_refused_a_pod_starts_with_what_is_there_now(sett
         assert setting.failures() == before
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_what_cannot_be_looked_up_is_what_the_cache_knows_and_is_healed(setting: Setting) -> None:
     room = setting.room

@@ -29,8 +29,9 @@ from tests.support.waiting import Deadline, wait_until, wait_until_settled
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("kubeflow", [pytest.param("1.7", marks=pytest.mark.long), "1.8"])
+@pytest.mark.parametrize("kubeflow", [pytest.param("1.7", marks=pytest.mark.apart), "1.8"])
 def test_all_our_webhooks_down(cluster: Cluster, kubeflow: Kubeflow) -> None:
     room = Room(cluster)
     with (

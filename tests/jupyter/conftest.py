@@ -29,7 +29,14 @@ OURS = [
 ]
 """Those that start with their GPU do the same with less between: with the long tests."""
 # The plain one shows that a test asks for what Jupyter promises: once for each test and version of ipykernel.
-ALL = [pytest.param(PLAIN, id="plain", marks=[pytest.mark.long, pytest.mark.apart]), *OURS]
+# And where a kernel has its GPU, it is the same one, however it came by it.
+ALL = [
+    pytest.param(FIRST_CELL, id="first_cell"),
+    *(
+        pytest.param(name, id=id_, marks=[pytest.mark.long, pytest.mark.apart])
+        for name, id_ in ((PLAIN, "plain"), (START, "start"))
+    ),
+]
 
 SPECS = {
     FIRST_CELL: [],

@@ -59,6 +59,7 @@ def test_saved_notebook_holds_no_trace_of_a_wait(pool: Pool, tmp_path: Path, too
     assert "Waiting" not in run.target.read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("interrupt", [False, True], ids=["shuts down", "interrupts"])
 def test_a_wait_that_nbclient_ends_leaves_why_and_no_display(pool: Pool, interrupt: bool) -> None:
     """Its time limit for a cell counts the wait, too; then it shuts the kernel down, or interrupts first."""

@@ -72,6 +72,7 @@ def culled_at(server: Server, *kernel_ids: str) -> list[float]:
     return [ends[each] for each in kernel_ids]
 
 
+@pytest.mark.long
 def test_a_kernel_that_gave_its_gpu_back_is_idle_and_culled_as_a_plain_one(
     kernelspecs: Path, pool: Pool, tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_cell_beyond_the_limit_in_units_says_what_is_allowed_and_runs_once_tha
     assert place.kernel.run("print(2)").stream() == "2\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", [1.0], indirect=True)
 def test_a_service_that_is_gone_for_ever_ends_the_kernel_and_its_cell_says_why(place: Place) -> None:
     place.kernel.connect()

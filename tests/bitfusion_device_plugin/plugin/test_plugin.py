@@ -231,6 +231,7 @@ def test_a_socket_that_was_removed_is_made_again(kubelet: FakeKubelet, start: St
     _wait_for(kubelet, 200, plugin)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ends", ["first", "second"])
 def test_of_two_plugins_one_serves_and_the_other_takes_over(folder: Path, start: Start, ends: str) -> None:
     kubelet = FakeKubelet(folder)

@@ -195,6 +195,7 @@ def test_a_gate_cannot_be_set_again(room: Room, api: KubernetesApi) -> None:
     admin.close()
 
 
+@pytest.mark.long
 def test_a_leader_that_is_killed_is_followed_and_the_pool_is_never_sold_twice(room: Room) -> None:
     most = 0
     over = threading.Event()

@@ -20,6 +20,7 @@ def idle_release(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BITFUSION_IDLE_RELEASE", "1m")
 
 
+@pytest.mark.long
 def test_release_asks_and_the_next_cell_says_that_it_begins_anew(
     page: Page, pool: Pool, picture: Picture
 ) -> None:

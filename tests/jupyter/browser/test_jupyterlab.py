@@ -102,6 +102,7 @@ def test_the_wait_says_who_holds_who_is_before_and_why(page: Page, pool: Pool, p
         wait_until(lambda: len(pool.waiting()) == 1, "the end of this notebook's wait", 5)
 
 
+@pytest.mark.long
 def test_the_queue_is_seen_after_a_reload_and_in_another_page_and_the_file_says_when_it_was(
     page: Page, pool: Pool, picture: Picture, lab_folder: Path
 ) -> None:

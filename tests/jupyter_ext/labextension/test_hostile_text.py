@@ -74,6 +74,7 @@ def with_hostile_sizes(route: Route) -> None:
     route.fulfill(json=state)
 
 
+@pytest.mark.long
 def test_markup_in_any_answer_is_shown_as_text(page: Page, lab: Lab) -> None:
     page.route("**/bitfusion/api/state*", with_hostile_sizes)
     done = {"message": hostile("done"), "kernel": None}
@@ -110,6 +111,7 @@ def test_markup_in_any_answer_is_shown_as_text(page: Page, lab: Lab) -> None:
     lab.tell(pool={"text": None, "error": None, "notes": []})
 
 
+@pytest.mark.long
 def test_markup_in_a_file_its_name_and_a_wait_is_shown_as_text(page: Page, lab: Lab) -> None:
     name = hostile("file").replace("/", "") + ".ipynb"  # a file's name has no slash
     metadata = {"bitfusion": {field: hostile(field) for field in ("gpus", "partial", "text")}}

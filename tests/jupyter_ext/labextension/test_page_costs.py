@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), pytest.ma
 MINUTES = 5
 
 
+@pytest.mark.long
 def test_a_page_asks_less_than_once_in_ten_seconds_and_a_hidden_one_never(page: Page, lab: Lab) -> None:
     asked: list[str] = []
     unanswered: set[Request] = set()
