@@ -350,7 +350,7 @@ def test_a_size_changed_while_stopped_comes_with_the_start(room: Room) -> None:
     assert ours_of(after["metadata"]["annotations"]) == new
     wait_until_settled(lambda: version(room.stateful_set()))
     assert len(room.revisions() - revisions) == 1
-    assert PENDING not in notebook_annotations(room)
+    wait_until(lambda: PENDING not in notebook_annotations(room), limit_s=10)
 
 
 def test_a_size_changed_while_stopped_is_there_before_the_start(room: Room) -> None:
@@ -412,7 +412,7 @@ def test_stop_and_start_while_the_pod_ends_gives_one_new_pod(
         assert last is not None
         assert last["metadata"]["uid"] == pod["metadata"]["uid"]
         assert len(room.revisions() - revisions) == 1
-        assert PENDING not in notebook_annotations(room)
+        wait_until(lambda: PENDING not in notebook_annotations(room), limit_s=10)
 
 
 def test_a_spec_edit_of_a_running_notebook_is_warned_of(room: Room) -> None:

@@ -14,11 +14,25 @@ from tests.bitfusion_device_plugin.health_check.test_process import PROGRAM
 from tests.cluster.cluster import Cluster
 from tests.manifests.built import MANIFESTS
 from tests.support.machine import scaled
+from tests.support.waiting import wait_until
 
 NAMESPACE = "bitfusion-device-plugin"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:bitfusion-health"
 PASSES = "Health report for server: a:1\\n[PASS   ] x\\n"
 FAILS = "Health report for server: a:1\\n[FATAL  ] Check GPU ECC errors\\n"
+
+RIGHTS = [("events", "patch]"), ("cronjobs.batch", "[get]")]
+
+
+def rights(cluster: Cluster) -> list[tuple[str, str]]:
+    """What the account may do with what it could be interested in, and the last verb of each."""
+    may = cluster.kubectl("auth", "can-i", "--list", f"--as={ACCOUNT}", "-n", NAMESPACE)
+    own = [
+        line.split()
+        for line in may.splitlines()
+        if line.startswith(("events", "cronjobs", "secrets", "pods"))
+    ]
+    return [(words[0], words[-1]) for words in own]
 
 
 @pytest.mark.long
@@ -32,6 +46,7 @@ def test_the_result_is_an_event_of_the_cron_job_by_the_samples_own_rights(
     folder = str(MANIFESTS / "samples" / "monitoring" / "health-check")
     try:
         cluster.kubectl("apply", "-k", folder)
+        wait_until(lambda: rights(cluster) == RIGHTS, lambda: str(rights(cluster)), 20)
         kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, "bitfusion-health")
         for report, status in ((FAILS, 1), (FAILS, 1), (PASSES, 0)):
             client = tmp_path / "client"
@@ -56,10 +71,6 @@ def test_the_result_is_an_event_of_the_cron_job_by_the_samples_own_rights(
         assert told["BitfusionHealthPassed"]["message"].startswith("All is well: 1 check. The report: ")
         described = cluster.kubectl("-n", NAMESPACE, "describe", "cronjob", "bitfusion-health")
         assert "1 of 1 checks is FATAL: a:1: Check GPU ECC errors." in described
-        may = cluster.kubectl("auth", "can-i", "--list", f"--as={ACCOUNT}", "-n", NAMESPACE)
-        kinds = ("events", "cronjobs", "secrets", "pods")
-        own = [line.split() for line in may.splitlines() if line.startswith(kinds)]
-        assert [(words[0], words[-1]) for words in own] == [("events", "patch]"), ("cronjobs.batch", "[get]")]
     finally:
         cluster.kubectl("delete", "-k", folder, "--ignore-not-found")
         if not existed:

@@ -7,17 +7,20 @@ import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.api_client import Refused
 from tests.cluster.cluster import Cluster
 from tests.cluster.notebooks import Room
 from tests.support.certificates import certified
+from tests.support.waiting import wait_until
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 Patch = list[dict[str, Any]]
+ANY_POD = {"metadata": {"generateName": "any-"}, "spec": {"containers": [{"name": "any", "image": "none"}]}}
 
 
 @contextmanager
@@ -26,11 +29,14 @@ def another_webhook(
 ) -> Iterator[None]:
     """Calls `patch` with each pod of the room's namespace; the `name` of its configuration is its turn."""
     certificate = certified("localhost", ["127.0.0.1"])
+    calls = 0
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate.write(folder))
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            nonlocal calls
+            calls += 1
             review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             operations = patch(review["request"]["object"])
             response: dict[str, Any] = {"uid": review["request"]["uid"], "allowed": True}
@@ -69,11 +75,20 @@ def another_webhook(
         "reinvocationPolicy": "IfNeeded",
         "admissionReviewVersions": ["v1"],
     }
+
+    def is_called() -> bool:
+        before = calls
+        with suppress(Refused):  # by somebody else
+            cluster.client.create(room.pods, ANY_POD, dryRun="All")
+        return calls > before
+
     cluster.client.create(CONFIGURATIONS, {"metadata": {"name": name}, "webhooks": [webhook]})
     try:
         yield
     finally:
         cluster.client.delete(f"{CONFIGURATIONS}/{name}")
+        # The API server hears of it a moment later, and would refuse the next test's pod.
+        wait_until(lambda: not is_called(), "the API server calls it no more", 30)
         server.shutdown()
         server.server_close()
         thread.join()

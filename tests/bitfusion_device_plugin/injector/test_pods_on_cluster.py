@@ -313,15 +313,17 @@ def test_a_notebook_that_cannot_be_read_leaves_what_the_pod_says_and_is_counted(
     path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
     cluster.client.delete(f"{path}/bitfusion-injector")
     failures = "bitfusion_admission_lookup_failures_total"
+
+    def refused_and_let_in() -> bool:
+        before = injector.replica.metric(failures, decided_by="nothing", reason="forbidden")
+        assert units(create(room, of_notebook(room, "mine"), dry_run=True)) == "50"
+        return injector.replica.metric(failures, decided_by="nothing", reason="forbidden") > before
+
     try:
-
-        def refused_and_let_in() -> bool:
-            assert units(create(room, of_notebook(room, "mine"), dry_run=True)) == "50"
-            return injector.replica.metric(failures, decided_by="nothing", reason="forbidden") > 0
-
         wait_until(refused_and_let_in, "the right is gone", 20)
     finally:
         cluster.client.create(path, rights[0])
+        wait_until(lambda: not refused_and_let_in(), "the right is back", 20)
     wait_until(lambda: injector.replica.logged("notebook could not be looked up"))
 
 

@@ -246,7 +246,7 @@ def test_an_init_container_that_fails_says_why(room: Room) -> None:
 def test_deaths_of_pods_that_ran(room: Room) -> None:
     room.create("seven", "exit 7")
     room.create("deadline", activeDeadlineSeconds=1)
-    room.create("evicted")
+    room.create("evicted", terminationGracePeriodSeconds=30)  # it is looked at while it ends
     assert room.wait("evicted", RUNS).words == "runs"
     uid = room.pod("evicted")["metadata"]["uid"]
 
@@ -265,6 +265,7 @@ def test_deaths_of_pods_that_ran(room: Room) -> None:
     )
     room.evict("evicted")
     last = room.pod("evicted")
+    room.delete("evicted")
     evicted = death_of(last, time.time())
     assert evicted is not None
     assert evicted.reason == EVICTED
