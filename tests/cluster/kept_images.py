@@ -7,9 +7,12 @@ removes it. Where the cache lies on another file system than the run's folder no
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.made_once import user_cache
@@ -27,28 +30,39 @@ def _place() -> Path:
     return user_cache() / "node" / f"images-{_GENERATION}"
 
 
+@contextmanager
+def _turn(kind: int) -> Iterator[None]:
+    """Whoever copies the kept folder copies all of one, not a part of the one that follows it."""
+    lock = _place().with_name("images.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, kind)
+        yield
+
+
 def take(root: Path) -> bool:
     """Fill containerd's root, which must not be there yet; false where nothing was kept."""
     kept = _place()
-    if not kept.is_dir() or not _copy(kept, root):
-        shutil.rmtree(root, ignore_errors=True)
-        return False
-    return True
+    with _turn(fcntl.LOCK_SH):
+        if kept.is_dir() and _copy(kept, root):
+            return True
+    shutil.rmtree(root, ignore_errors=True)
+    return False
 
 
 def keep(root: Path) -> bool:
     """Keep this root in place of the one before; containerd must not run, nor have any container."""
     kept = _place()
-    kept.parent.mkdir(parents=True, exist_ok=True)
     fresh, old = (kept.with_name(f"{kept.name}.{word}-{os.getpid()}") for word in ("fresh", "old"))
     try:
         if not _copy(root, fresh):
             return False
-        if kept.exists():
-            kept.rename(old)
-        fresh.rename(kept)
+        with _turn(fcntl.LOCK_EX):
+            if kept.exists():
+                kept.rename(old)
+            fresh.rename(kept)
         return True
-    except OSError:  # another run was faster
+    except OSError:  # no room, or no right: the next run unpacks them itself
         return False
     finally:
         for folder in (fresh, old):
