@@ -72,8 +72,11 @@ def test_it_waits_for_its_token_and_follows_its_pool(
 
     pool.process.kill()
     units.wait_for(cluster.client, node.name, 0)
-    logs = ("-n", DEVICE_PLUGIN, "logs", "daemonset/bitfusion-device-plugin")
-    wait_until(lambda: "the pool does not answer" in cluster.kubectl(*logs), lambda: cluster.kubectl(*logs), 30)
+
+    def said() -> str:
+        return cluster.kubectl("-n", DEVICE_PLUGIN, "logs", "daemonset/bitfusion-device-plugin")
+
+    wait_until(lambda: "the pool does not answer" in said(), said, 30)
     pool.process.start()
     began = time.monotonic()
     units.wait_for(cluster.client, node.name, UNITS)

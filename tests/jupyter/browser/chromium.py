@@ -38,6 +38,15 @@ def chromium_path() -> str:
     return path
 
 
+def screenshots() -> Path | None:
+    """The folder SCREENSHOTS, which keeps pictures; without it none is taken, as each costs seconds."""
+    if not (name := os.environ.get("SCREENSHOTS")):
+        return None
+    folder = Path(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 @contextmanager
 def running_chromium(path: str, runtime: Path, more: Sequence[str] = ()) -> Iterator[Browser]:
     """One browser. `runtime` is its own: it leaves dconf's folder there, the suite wants its own empty."""

@@ -1,11 +1,10 @@
 """JupyterLab in a real browser.
 
-SCREENSHOTS names a folder that keeps the pictures (default: the test's own temporary folder).
+SCREENSHOTS names a folder that keeps pictures; without it none is taken.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Error, FloatRect, Locator, Page, expect
 
-from tests.jupyter.browser.chromium import running_chromium
+from tests.jupyter.browser.chromium import running_chromium, screenshots
 from tests.jupyter.browser.notebook_page import Picture
 from tests.jupyter.browser.quiet_page import write_quiet_settings
 from tests.jupyter.chain import wait_for_no_process
@@ -69,12 +68,13 @@ def page(browser: Browser, lab: str) -> Iterator[Page]:
 
 
 @pytest.fixture
-def picture(tmp_path: Path) -> Picture:
+def picture() -> Picture:
     """Takes a picture of the page or of its upper part, or of one element."""
-    folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = screenshots()
 
     def take(shown: Page | Locator, name: str, height: int | None = None) -> None:
+        if folder is None:
+            return
         file = folder / f"{name}.png"
         if isinstance(shown, Locator):
             # JupyterLab replaces what a kernel updates, also while its picture is taken.

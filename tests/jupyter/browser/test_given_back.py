@@ -14,7 +14,7 @@ from tests.support.machine import scaled
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), pytest.mark.timeout(120)]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def idle_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shortest time that there is, set before JupyterLab starts; half of it passes before the warning."""
     monkeypatch.setenv("BITFUSION_IDLE_RELEASE", "1m")
@@ -77,6 +77,7 @@ def test_a_wait_for_another_size_shows_what_is_kept_and_the_button_ends_it(
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
+@pytest.mark.usefixtures("idle_release")
 def test_an_idle_kernel_warns_with_the_time_left_and_says_that_it_has_given_back(
     page: Page, pool: Pool, picture: Picture
 ) -> None:

@@ -1,13 +1,12 @@
 """How chip, menu, panel and dialog look: light, dark, in high contrast, narrow, in a language of long words.
 
 Nothing is cut off, nothing lies over another thing, axe-core finds nothing serious, and the keyboard gets
-everywhere. SCREENSHOTS names a folder that keeps the pictures (default: the test's own temporary folder).
+everywhere. SCREENSHOTS names a folder that keeps pictures; without it none is taken.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
+from tests.jupyter.browser.chromium import screenshots
 from tests.jupyter_ext.labextension.conftest import Lab, Notebook
 from tests.jupyter_ext.labextension.front_ends import NEWEST_LAB, NOTEBOOK, OLDEST_LAB, in_front_ends
 from tests.jupyter_ext.labextension.test_in_jupyterlab import lease
@@ -80,12 +80,12 @@ document.activeElement.getAttribute('aria-label') || document.activeElement.inne
 
 
 @pytest.fixture
-def picture(page: Page, lab: Lab, tmp_path: Path) -> Picture:
-    folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
+def picture(page: Page, lab: Lab) -> Picture:
+    folder = screenshots()
 
     def take(name: str) -> None:
-        page.screenshot(path=folder / f"{lab.front.name} {name}.png".replace(" ", "-"))
+        if folder is not None:
+            page.screenshot(path=folder / f"{lab.front.name} {name}.png".replace(" ", "-"))
 
     return take
 

@@ -6,7 +6,6 @@ docs/tutorials/workstation.md says; the browser is outside of it.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
+from tests.jupyter.browser.chromium import screenshots
 from tests.jupyter.browser.notebook_page import NotebookPage
 from tests.jupyter.browser.quiet_page import write_quiet_settings
 from tests.jupyter_ext.labextension.conftest import KEEP_TOASTS, expect_toast
@@ -134,13 +134,13 @@ def people(machine: OwnMachine, browser: Browser) -> Iterator[tuple[Person, Pers
 
 
 @pytest.fixture
-def picture(tmp_path: Path) -> Callable[[Person, str], object]:
+def picture() -> Callable[[Person, str], object]:
     """SCREENSHOTS names a folder that keeps them."""
-    folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = screenshots()
 
     def take(person: Person, name: str) -> None:
-        person.page.screenshot(path=folder / f"{name}.png")
+        if folder is not None:
+            person.page.screenshot(path=folder / f"{name}.png")
 
     return take
 
