@@ -89,7 +89,7 @@ COUNTS_THE_WAIT = "With BITFUSION_ACQUIRE=start_and_wait the limit for the kerne
 
 @pytest.mark.parametrize("tool", ["papermill", pytest.param("nbconvert", marks=pytest.mark.long)])
 def test_end_of_a_cells_limit_while_it_waits_is_explained(pool: Pool, tmp_path: Path, tool: str) -> None:
-    limit = math.ceil(scaled(2))
+    limit = math.ceil(scaled(3))
     with pool.held("boss.ipynb") as holder:
         run = ToolRun(
             tool, FIRST_CELL, tmp_path, "print('never')", options=limits(tool, cell=limit, start=600)
