@@ -232,7 +232,7 @@ def _run(remote: RemoteProgram, making: Making, log: LogOutput, program: Sequenc
     # who ends a pod by SIGKILL may reach the program before the agent
     was_killed = outcome.status == -signal.SIGKILL and not outcome.memory_ran_out
     if outcome.told_to or was_killed:
-        death = making.death()
+        death = _death(making) if outcome.told_to else making.death()
         if death is not None and (outcome.told_to or making.is_deleted):
             log.error(death)
     elif remote.not_written:
@@ -243,11 +243,17 @@ def _run(remote: RemoteProgram, making: Making, log: LogOutput, program: Sequenc
     return outcome.as_shell()
 
 
-def _without_end(error: Exception, making: Making, log: LogOutput) -> int:
-    """The connection is lost and nobody has said how the program ended: the pod's status may know."""
+def _death(making: Making) -> PodLost | None:
+    """Why the pod is over, of which the API may know a moment later, or cannot be asked at this one."""
     end = time.monotonic() + STATUS_WITHIN
     while (death := making.death()) is None and time.monotonic() < end:
         time.sleep(0.2)
+    return death
+
+
+def _without_end(error: Exception, making: Making, log: LogOutput) -> int:
+    """The connection is lost and nobody has said how the program ended: the pod's status may know."""
+    death = _death(making)
     try:
         ended = ended_from_json(making.last_words.encode())
     except ProtocolError:

@@ -192,6 +192,28 @@ def test_a_pod_that_somebody_deletes_is_told_as_lost(notebook: Notebook) -> None
     assert not notebook.gpu_pods()
 
 
+def test_a_pod_that_is_deleted_while_the_api_does_not_answer_is_told_as_lost(notebook: Notebook) -> None:
+    api = Relay(int(notebook.cluster.server.rpartition(":")[2]))
+    running = notebook.start(
+        "run", "-n", "1", "--", *FOR_EVER, changed={"KUBERNETES_SERVICE_PORT": str(api.port)}
+    )
+    name = notebook.one_gpu_pod()
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"runs\n"
+    notebook.node.grace_s = 60.0
+    agent = notebook.node.agent_pid(name)
+    api.refuse = "reset"
+    api.cut()
+    notebook.cluster.client.delete(f"/api/v1/namespaces/{notebook.namespace}/pods/{name}")
+    wait_until_gone(agent, limit_s=30)
+    time.sleep(1)  # the command has asked in vain
+    api.refuse = ""
+    assert running.finish() == 128 + signal.SIGTERM, running.told
+    assert "Error: GPU pod lost: somebody deleted the pod" in running.told
+    assert not notebook.gpu_pods()
+    api.close()
+
+
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_sigkill_that_reaches_the_program_before_its_agent_is_told_as_what_became_of_the_pod(
     notebook: Notebook, is_deleted: bool, monkeypatch: pytest.MonkeyPatch
