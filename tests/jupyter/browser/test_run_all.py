@@ -161,6 +161,7 @@ def test_the_status_bar_never_says_idle_while_the_first_cell_of_run_all_imports(
 
 @pytest.mark.tensorflow
 @pytest.mark.long
+@pytest.mark.apart
 @pytest.mark.timeout(600)
 def test_run_all_of_the_example_shows_what_nbclient_gets(
     page: Page, pool: Pool, lab_folder: Path, picture: Picture

@@ -284,6 +284,7 @@ TABLE = (
 
 
 @pytest.mark.long
+@pytest.mark.apart
 @pytest.mark.timeout(400)
 def test_every_outage_with_the_times_of_an_installed_service(base: Path, stack: ExitStack) -> None:
     service = served(base, stack)

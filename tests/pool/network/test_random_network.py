@@ -334,8 +334,8 @@ class Trial:
     ("operations", "times"),
     [
         (300, Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)),
-        (rounds(2_000, 10_000), Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)),
-        (rounds(1_200, 3_000), Times(closed_s=3.0, silent_s=3.0, heartbeat_s=0.4)),
+        (rounds(1_000, 10_000), Times(closed_s=2.0, silent_s=6.0, heartbeat_s=0.4)),
+        (rounds(600, 3_000), Times(closed_s=3.0, silent_s=3.0, heartbeat_s=0.4)),
     ],
 )
 def test_never_two_holders_and_nothing_is_kept_for_ever(base: Path, operations: int, times: Times) -> None:
