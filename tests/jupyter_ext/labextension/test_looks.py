@@ -184,7 +184,7 @@ def test_nothing_is_cut_off_and_all_of_it_is_accessible(
     page.keyboard.press("ArrowDown")
     assert_accessible(page, ".bf-Menu")
     menu.locator("[data-command='bitfusion:choose-size']").click()
-    notebook.dialog.wait_for()
+    expect(notebook.dialog.locator(".bf-Form input").first).to_be_focused()  # some time after it has come
     picture(f"{look} dialog")
     assert_readable(notebook.dialog.locator(".bf-Form"))
     assert (
