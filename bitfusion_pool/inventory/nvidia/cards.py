@@ -90,8 +90,8 @@ def reading_from_json(data: Mapping[str, Any]) -> Reading:
         ValueError: It is none.
     """
     try:
-        cards = tuple(_card(one) for one in data["cards"][:MOST_CARDS])
-        notes = tuple(one_line(note) for note in data["notes"][:MOST_CARDS])
+        cards = tuple(_card(one) for one in _list(data["cards"])[:MOST_CARDS])
+        notes = tuple(one_line(note) for note in _list(data["notes"])[:MOST_CARDS])
         return Reading(one_line(data["driver"]), one_line(data["cuda"]), cards, notes)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no reading of NVIDIA GPUs: {error!r}") from None
@@ -101,7 +101,7 @@ def _card(data: Mapping[str, Any]) -> Card:
     percent = data["percent"]
     processes = tuple(
         CardProcess(_number(pid), None if memory is None else _number(memory))
-        for pid, memory in data["processes"][:MOST_PROCESSES]
+        for pid, memory in _list(data["processes"])[:MOST_PROCESSES]
     )
     return Card(
         one_line(data["uuid"]),
@@ -112,6 +112,12 @@ def _card(data: Mapping[str, Any]) -> Card:
         processes,
         one_line(data["problem"]),
     )
+
+
+def _list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise ValueError(f"no reading of NVIDIA GPUs: {value!r:.80} is no list")
+    return value
 
 
 def _number(value: object) -> int:

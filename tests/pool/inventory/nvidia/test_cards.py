@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bitfusion_pool.inventory.nvidia.cards import (
@@ -35,6 +35,8 @@ def test_a_reading_comes_back_as_it_was(reading: Reading) -> None:
 
 
 @given(JSON)
+@example({"cards": "", "notes": "", "driver": None, "cuda": None})
+@example({"cards": {}, "notes": [], "driver": "", "cuda": ""})
 def test_anything_else_is_refused(data: object) -> None:
     if not isinstance(data, dict) or not isinstance(data.get("cards"), list):
         with pytest.raises(ValueError, match="no reading of NVIDIA GPUs"):
