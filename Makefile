@@ -11,8 +11,10 @@ WORKERS ?= auto
 # A worker that dies ends the run: xdist may give its replacement no tests, and wait for ever.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --max-worker-restart=0 \
 	--dist loadgroup --durations=12
-# The tests on other Pythons run one case of each; CASES= runs all.
-CASES ?= --one-case
+# Of the long tests, those on other Pythons and these, which start programs, one case of each runs; CASES=all runs all.
+START_PROGRAMS := tests/jupyter/ tests/kernel/proxy/ tests/manifests/test_install.py tests/pods/command/ \
+	tests/pool/client/ tests/pool/network/ tests/pool/service/ tests/pool/test_attacks.py
+one-case = $(if $(CASES),,$(1:%=--one-case=%))
 PACKAGES := tests/client tests/pods tests/pool tests/kernel tests/jupyter_ext tests/kubeflow_bitfusion \
 	tests/notebook_controller_patch tests/bitfusion_cluster tests/bitfusion_device_plugin tests/tools
 # Jupyter serves root, the only user of many containers, with this option only.
@@ -26,10 +28,11 @@ ROOT_TOO = $(if $(filter 0,$(shell id -u)),--allow-root)
 help: ## show this list
 	@echo "make demo           train a network in a TensorFlow notebook in the Bitfusion kernel, and check it"
 	@echo "make lab            JupyterLab on the embedded pool, with the Bitfusion kernel ready"
-	@echo "make test           all tests but the long ones; TESTS=tests/pool: one folder; WORKERS=4: in four processes"
+	@echo "make test           all tests but the long ones; TESTS=tests/pool: one folder; WORKERS=4: in four processes;"
+	@echo "                    CASES=all: not only one case of each test that starts programs"
 	@echo "make test-packages  the tests that need no server, browser or cluster"
-	@echo "make test-long      the long tests: soak, oldest JupyterLab; of the packages' tests one case each on Python 3.10, 3.14, 3.15"
-	@echo "make test-pythons   those alone; CASES=: all cases"
+	@echo "make test-long      one case of each long test: soak, oldest JupyterLab; and the packages' on Python 3.10, 3.14, 3.15"
+	@echo "make test-pythons   the latter alone. Both: CASES=all: all cases"
 	@echo "make jupyter-suites the own tests of jupyter_client, ipykernel, nbclient, papermill and jupyter_server with our"
 	@echo "                    kernel as python3, beside plain ipykernel; SUITES='nbclient papermill'"
 	@echo "make labextension   build what JupyterLab loads, jupyter_ext/labextension/bundle; make labextension-check: its"
@@ -81,7 +84,7 @@ lab:
 test:
 	@$(ENVIRONMENT) test
 	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
-	@$(PYTEST) -m 'not long' $(TESTS)
+	@$(PYTEST) $(call one-case,$(START_PROGRAMS)) -m 'not long' $(TESTS)
 
 test-packages:
 	@$(ENVIRONMENT) packages
@@ -91,7 +94,7 @@ test-long:
 	@$(ENVIRONMENT) test
 	@$(ENVIRONMENT) oldest-front-ends --folder $(FOLDER)/venv-oldest-front-ends
 	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
-	@$(PYTEST) -m 'long and not attack and not apart' $(TESTS)
+	@$(PYTEST) $(call one-case,tests) -m 'long and not attack and not apart' $(TESTS)
 	@$(MAKE) --no-print-directory test-pythons
 
 # The oldest Python that this project promises, the newest for which every package has a wheel, and on the newest
@@ -112,16 +115,16 @@ test-python-3.15: PACKAGES = tests/client tests/pods tests/pool tests/kernel $(N
 # What 3.15 tests is tested on both sides of it.
 test-python-3.14: PACKAGES := $(filter-out tests/client tests/pods tests/pool tests/kernel,$(PACKAGES)) $(NEED_YAML)
 
-# Who may open, link or replace which file, and what a network does to a service that waits for it with clocks,
-# is the machine's and not Python's.
+# Who may open, link or replace which file, what a network does to a service, and what a page in a browser shows,
+# is not Python's.
 NOT_BY_PYTHON := tests/pool/test_attacks.py tests/pool/test_attacks_on_the_administrator.py \
-	tests/pool/service/test_users.py tests/pool/network/test_outages.py
+	tests/pool/service/test_users.py tests/pool/network tests/pool/test_gpu_check.py
 
 test-python-%: VENV = $(FOLDER)/venv-$*
 test-python-%: PURPOSE = packages
 test-python-%:
 	@if $(ENVIRONMENT) $(PURPOSE) --python $* --folder $(VENV) $(DEBIAN) $(if $(CI),,--if-found); then \
-	    $(PYTEST) $(CASES) -m 'not cluster and not long' $(PACKAGES) $(NOT_BY_PYTHON:%=--ignore=%); \
+	    $(PYTEST) $(call one-case,tests) -m 'not cluster and not long and not browser' $(PACKAGES) $(NOT_BY_PYTHON:%=--ignore=%); \
 	elif [ $$? -eq 3 ]; then echo "· the tests of the packages on Python $* are left out"; \
 	else exit 1; fi
 

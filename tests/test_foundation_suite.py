@@ -181,9 +181,10 @@ def test_one_case_of_each_test_is_left_and_not_always_the_first(suite: pytest.Py
         "def test_alone(): pass\n"
     )
     for workers in ([], ["-n2"]):
-        result = run(suite, body, "--one-case", "-v", "-m", "not skip", *workers)
+        result = run(suite, body, "--one-case=tests/", "-v", "-m", "not skip", *workers)
         result.assert_outcomes(passed=5, deselected=0 if workers else 21 + 1)
         assert {"plain", "ours"} <= set(re.findall(r"plain|ours", result.stdout.str()))
+    run(suite, body, "--one-case=tests/other/", "-m", "not skip").assert_outcomes(passed=24 + 2, deselected=1)
 
 
 def test_a_run_without_any_test_fails(suite: pytest.Pytester) -> None:

@@ -121,6 +121,7 @@ def run_cell(kernel: ServedKernel, block: Block) -> None:
     assert matches(block.printed, printed), f"expected:\n{block.printed}\nprinted:\n{printed}"
 
 
+@pytest.mark.apart
 @pytest.mark.runs(
     *places(IMAGES, POOL_IMAGE, POOL, POOL_INSTALL, NAMESPACE, POOL_FORM, UNITS, POOL_NOTEBOOK, POOL_CELL),
     *places(QUEUE, TWO_WAIT, REMOVE, REMOVE_TRIAL),

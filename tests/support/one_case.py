@@ -1,7 +1,8 @@
-"""A pytest plugin: with ``--one-case``, of the cases of a test that has several only one runs.
+"""A pytest plugin: with ``--one-case=FOLDER``, of the cases of a test there that has several only one runs.
 
-For the tests on another Python, where a case fails as the next one does. Which case it is differs from test
-to test, so that each value with which many tests are parametrized is met.
+For tests that start programs, the long ones and those on another Python, where a case mostly fails as the
+next one does. Which case it is differs from test to test, so that each value with which many tests are
+parametrized is met.
 """
 
 from __future__ import annotations
@@ -12,16 +13,22 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--one-case", action="store_true", help="run one case of each parametrized test")
+    parser.addoption(
+        "--one-case",
+        metavar="FOLDER",
+        action="append",
+        default=[],
+        help="of each parametrized test in this folder run one case",
+    )
 
 
 @pytest.hookimpl(trylast=True)  # of the cases that -m has left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("one_case"):
-        return
+    folders = tuple(config.getoption("one_case"))
     chosen: dict[str, pytest.Item] = {}
     for item in sorted(items, key=lambda each: zlib.crc32(each.nodeid.encode())):
-        chosen.setdefault(item.nodeid.partition("[")[0], item)
+        name, _, _ = item.nodeid.partition("[")
+        chosen.setdefault(name if name.startswith(folders) else item.nodeid, item)
     kept = set(chosen.values())
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]

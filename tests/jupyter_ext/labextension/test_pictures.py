@@ -31,6 +31,7 @@ def test_the_readme_opens_with_a_small_animation() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.apart
 @pytest.mark.browser
 @pytest.mark.xdist_group("browser")
 @pytest.mark.timeout(180)

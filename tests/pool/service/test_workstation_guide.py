@@ -89,6 +89,7 @@ def test_an_update_leaves_users_their_gpus(machine: OwnMachine) -> None:
     wait_until(lambda: NOBODY in machine.user("bob", LOOK))
 
 
+@pytest.mark.apart
 @pytest.mark.timeout(600)
 @pytest.mark.runs(f"{PAGE}#{HEADINGS[3]}", f"{PAGE}#Remove", HUB)
 def test_every_user_has_the_kernel_and_all_share_the_pool(machine: OwnMachine) -> None:
