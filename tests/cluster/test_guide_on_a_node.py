@@ -188,6 +188,7 @@ FILES = {
 }
 
 
+@pytest.mark.apart
 @pytest.mark.runs(*places(VMWARE, UNITS, QUEUE, NO_QUEUE, REMOVE))
 def test_with_vmwares_product(node: Node, reader: Reader, tmp_path: Path) -> None:
     package(tmp_path / "package", reader.folder)

@@ -48,6 +48,7 @@ def where_nodes_run(node: Node) -> None:
     """Skipped, or failed, as all tests of nodes."""
 
 
+@pytest.mark.apart
 def test_a_killed_run_with_two_nodes_leaves_nothing() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(

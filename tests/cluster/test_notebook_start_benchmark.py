@@ -10,6 +10,7 @@ from tests.cluster.installation import User
 from tests.cluster.node import Node
 
 
+@pytest.mark.apart
 @pytest.mark.long
 @pytest.mark.timeout(1200)  # images are built when they never were
 def test_a_notebook_with_the_client_and_one_without_are_timed(node: Node, user: User) -> None:

@@ -65,6 +65,7 @@ def opened(page: Page, address: str) -> NotebookPage:
     return notebook
 
 
+@pytest.mark.apart
 def test_the_whole_way(installation: Installation, browser: Browser, tmp_path: Path) -> None:
     folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)

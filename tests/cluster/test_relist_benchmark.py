@@ -22,6 +22,7 @@ def alone(cluster: Cluster) -> Iterator[Cluster]:
         own.end()
 
 
+@pytest.mark.apart
 @pytest.mark.long
 @pytest.mark.timeout(120)
 def test_every_way_reads_everything(alone: Cluster) -> None:

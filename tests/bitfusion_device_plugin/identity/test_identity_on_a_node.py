@@ -61,6 +61,7 @@ def around() -> Iterator[ExitStack]:
         yield stack
 
 
+@pytest.mark.apart
 @pytest.mark.long
 @pytest.mark.timeout(900)  # the images' packages are fetched when they are first built
 def test_a_pool_in_the_cluster_gives_a_namespace_its_token_and_a_pod_no_more_than_its_quota(

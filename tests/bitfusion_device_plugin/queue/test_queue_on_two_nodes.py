@@ -240,6 +240,7 @@ def unscheduled(queued: TwoNodes, name: str) -> str | None:
     return None
 
 
+@pytest.mark.apart
 def test_units_of_a_lost_node_are_freed_by_the_taint_that_the_condition_names(
     queued: TwoNodes,
 ) -> None:

@@ -66,7 +66,9 @@ class NotebookPage:
 
     def run_again(self, number: int) -> None:
         """Run a cell as it stands."""
-        self.cell(number).locator(".cm-content").click()
+        editor = self.cell(number).locator(".cm-content")
+        editor.click()
+        expect(editor).to_be_focused()
         self.page.keyboard.press("Shift+Enter")
 
     def output(self, number: int) -> Locator:

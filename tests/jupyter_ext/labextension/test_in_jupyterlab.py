@@ -92,7 +92,7 @@ def test_notices_offer_to_keep_and_the_dialog_asks_by_keyboard(page: Page, lab: 
 
     notebook.chip.focus()
     page.keyboard.press("Enter")
-    notebook.menu.wait_for()
+    expect(notebook.menu).to_be_focused()
     page.keyboard.press("a")  # the only entry with that letter
     page.keyboard.press("Enter")
     number = notebook.dialog.get_by_label("Number of GPUs")

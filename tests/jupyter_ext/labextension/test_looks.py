@@ -177,7 +177,7 @@ def test_nothing_is_cut_off_and_all_of_it_is_accessible(
     assert_readable(chip)
     assert_accessible(page, ".bf-mod-toolbar")
     chip.click()
-    menu.wait_for()
+    expect(menu).to_be_focused()
     picture(f"{look} menu")
     assert_readable(menu)
     assert menu.locator(".lm-Menu-itemLabel, .bf-Menu-note").evaluate_all(OVER_EACH_OTHER) == []
@@ -229,14 +229,14 @@ def test_the_keyboard_gets_everywhere(page: Page, lab: Lab) -> None:
             if notebook.chip.evaluate("chip => chip === document.activeElement"):
                 break
         page.keyboard.press("Enter")
-        notebook.menu.wait_for()
+        expect(notebook.menu).to_be_focused()
         page.keyboard.press("Escape")
         expect(notebook.menu).to_have_count(0)
         expect(notebook.chip).to_be_focused()
     page.keyboard.press("Control+Shift+c")
     page.locator(".lm-CommandPalette-input").fill("GPU of This Notebook")
     page.keyboard.press("Enter")
-    notebook.menu.wait_for()
+    expect(notebook.menu).to_be_focused()
     active = notebook.menu.locator(".lm-mod-active")
     reached: list[str] = []
     for _ in range(20):

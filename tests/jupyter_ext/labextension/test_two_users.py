@@ -145,6 +145,7 @@ def picture() -> Callable[[Person, str], object]:
     return take
 
 
+@pytest.mark.apart
 def test_one_gpu_goes_from_one_to_the_other_and_back(
     people: tuple[Person, Person], picture: Callable[[Person, str], object]
 ) -> None:
