@@ -159,7 +159,7 @@ def test_without_its_apiserver_it_lives_says_what_is_missing_and_ends(tmp_path: 
         wait_until(lambda: any("refused" in str(line).lower() for line in controller.lines()))
         exit_status, seconds = controller.end(number)
     assert exit_status == 0
-    assert seconds < 20
+    assert seconds < scaled(20)
     assert [line["message"] for line in controller.lines()][-1] == "ended"
 
 
@@ -175,7 +175,7 @@ def test_what_does_not_stop_is_ended_by_force(tmp_path: Path) -> None:
         assert controller.serving
         exit_status, seconds = controller.end()
     assert exit_status == 0
-    assert seconds < 20
+    assert seconds < scaled(20)
     assert controller.lines()[-1]["message"] == "ended by force: something did not stop in time"
 
 
@@ -191,7 +191,7 @@ def test_a_stalled_apiserver_does_not_hold_up_the_end(tmp_path: Path, stalled: s
         # the second signal ends the wait for other replicas to be found
         exit_status, seconds = controller.end()
     assert exit_status == 0
-    assert seconds < 20
+    assert seconds < scaled(20)
 
 
 def test_certificate_files_are_read_again_while_it_runs(tmp_path: Path) -> None:
