@@ -49,7 +49,7 @@ def recovered(cluster: Cluster) -> Iterator[None]:
     [
         pytest.param(signal.SIGKILL, id="SIGKILL"),
         # the API server waits a minute for its watches to end
-        pytest.param(signal.SIGTERM, id="SIGTERM", marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, id="SIGTERM", marks=[pytest.mark.long, pytest.mark.apart]),
     ],
 )
 @pytest.mark.usefixtures("recovered")

@@ -76,6 +76,7 @@ def test_up_gives_a_cluster_in_which_notebooks_run_and_down_ends_exactly_it(
     assert cluster.apiserver.running
 
 
+@pytest.mark.apart
 @pytest.mark.long
 @pytest.mark.parametrize("victim", ["holder", "guardian"])
 def test_a_killed_holder_or_guardian_leaves_nothing_behind(
@@ -91,6 +92,7 @@ def test_a_killed_holder_or_guardian_leaves_nothing_behind(
     assert not marked_processes(Path(running.folder))
 
 
+@pytest.mark.apart
 @pytest.mark.long
 def test_status_tells_what_is_missing_and_up_starts_anew(
     running: State, state_file: Path, capsys: pytest.CaptureFixture[str]
@@ -162,6 +164,7 @@ def test_a_cluster_that_does_not_start_tells_its_last_words(
     assert "etcd ended; its last lines:\netcd is broken here" in said
 
 
+@pytest.mark.apart
 @pytest.mark.long
 def test_up_with_a_node_runs_pods_of_imported_images(
     node: Node, tmp_path: Path, state_file: Path, capsys: pytest.CaptureFixture[str]
@@ -197,6 +200,7 @@ def test_up_with_a_node_runs_pods_of_imported_images(
     assert not any(Path(each).exists() for each in state.node.cgroups)
 
 
+@pytest.mark.apart
 @pytest.mark.long
 def test_down_clears_away_a_node_whose_holder_and_guardian_were_killed(node: Node, state_file: Path) -> None:
     assert main(["up", "--node", "--state", str(state_file)]) == 0

@@ -48,7 +48,7 @@ def retries(controller: OurController) -> float:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("kubeflow", "seconds"),
-    [("1.7", 8), pytest.param("1.8", 90, marks=pytest.mark.long)],
+    [("1.7", 8), pytest.param("1.8", 90, marks=[pytest.mark.long, pytest.mark.apart])],
     ids=["short", "long"],
 )
 def test_notebooks_start_within_seconds_of_the_injectors_return(

@@ -19,6 +19,7 @@ from tests.support.run_blocks import ran
 INSTALL, UNATTENDED = "docs/how-to/install-the-kernel.md", "docs/how-to/run-unattended.md"
 
 
+@pytest.mark.apart
 @pytest.mark.long
 @pytest.mark.timeout(180)
 @pytest.mark.runs(f"{INSTALL}#Several sizes side by side", UNATTENDED)

@@ -162,6 +162,7 @@ def image() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+@pytest.mark.apart
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_its_steps_make_a_working_command_without_jupyter(image: Path, tmp_path: Path) -> None:
@@ -195,6 +196,7 @@ exec setpriv --reuid 65532 --regid 65532 --clear-groups --no-new-privs --boundin
 """
 
 
+@pytest.mark.apart
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_it_runs_as_its_pod_would(image: Path, cluster: Cluster, tmp_path: Path) -> None:
