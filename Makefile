@@ -118,7 +118,8 @@ test-python-3.14: PACKAGES := $(filter-out tests/client tests/pods tests/pool te
 # Who may open, link or replace which file, what a network does to a service, and what a page in a browser shows,
 # is not Python's.
 NOT_BY_PYTHON := tests/pool/test_attacks.py tests/pool/test_attacks_on_the_administrator.py \
-	tests/pool/service/test_users.py tests/pool/network tests/pool/test_gpu_check.py
+	tests/pool/service/test_users.py tests/pool/service/test_network_bounds.py \
+	tests/pool/service/test_remote_life.py tests/pool/client/test_keeper.py tests/pool/network tests/pool/test_gpu_check.py
 
 test-python-%: VENV = $(FOLDER)/venv-$*
 test-python-%: PURPOSE = packages
