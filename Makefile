@@ -123,9 +123,10 @@ NOT_BY_PYTHON := tests/pool/test_attacks.py tests/pool/test_attacks_on_the_admin
 
 test-python-%: VENV = $(FOLDER)/venv-$*
 test-python-%: PURPOSE = packages
+# Rewriting the assertions of all files takes each test process 8 s on a new Python; a failure is looked at by hand.
 test-python-%:
 	@if $(ENVIRONMENT) $(PURPOSE) --python $* --folder $(VENV) $(DEBIAN) $(if $(CI),,--if-found); then \
-	    $(PYTEST) $(call one-case,tests) -m 'not cluster and not long and not browser' $(PACKAGES) $(NOT_BY_PYTHON:%=--ignore=%); \
+	    $(PYTEST) --assert=plain $(call one-case,tests) -m 'not cluster and not long and not browser' $(PACKAGES) $(NOT_BY_PYTHON:%=--ignore=%); \
 	elif [ $$? -eq 3 ]; then echo "· the tests of the packages on Python $* are left out"; \
 	else exit 1; fi
 
