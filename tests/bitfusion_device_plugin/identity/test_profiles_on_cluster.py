@@ -271,10 +271,8 @@ def test_fifty_profiles_and_ten_later_are_each_served(identity: RunningIdentity)
 
         def all_served() -> bool:
             secrets = client.get("/api/v1/secrets", fieldSelector=f"metadata.name={SECRET}")["items"]
-            for name in {each["metadata"]["namespace"] for each in secrets}.intersection(
-                names
-            ) - found.keys():
-                found[name] = time.monotonic() - made[name]
+            for name in {each["metadata"]["namespace"] for each in secrets}.intersection(names):
+                found.setdefault(name, time.monotonic() - made[name])
             return len(found) == len(names)
 
         wait_until(all_served, lambda: f"{len(found)} of {len(names)}", 60)
