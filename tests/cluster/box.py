@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -69,8 +70,8 @@ class Subnet:
         self.node = f"{base}.2"
         """The node, as the machine reaches it."""
         self.pods = f"{base}.128/25"
-        self.link = f"bft-{number}"
-        """The machine's end of the wire to the node."""
+        self.link = f"bft-{number}-{secrets.token_hex(3)}"
+        """The machine's end of the wire to the node; the next that has the number has another one."""
 
     def give_back(self) -> None:
         self._reservation.close()

@@ -125,10 +125,11 @@ class Cluster:
 
     def _start(self) -> None:
         began = time.monotonic()
-        for component in self.components.values():
-            component.start(wait=False)
-        for component in self.components.values():
-            component.wait_ready()
+        self.etcd.start(wait=False)
+        self.apiserver.start(wait=False)
+        self.etcd.wait_ready()
+        self.apiserver.wait_ready()
+        self.controller_manager.start()  # ends when the apiserver is not healthy within 20 s
         self.kubectl("apply", "--server-side", "--filename", str(_CRD))
         wait_until(
             lambda: self.client.get("/apis/kubeflow.org/v1beta1/notebooks"),

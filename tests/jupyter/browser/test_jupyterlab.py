@@ -17,6 +17,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), pytest.mark.timeout(120)]
 
+IN_THE_QUEUE = re.compile(r"Waiting for 1 GPU · queue 1 of 1 · \d+:\d\d")
 AS_OF = re.compile(r"Asked for 1 GPU at .* · waited \d+ s · as of \d\d:\d\d")
 DIGITS = """\
 import matplotlib.pyplot as plt
@@ -111,15 +112,15 @@ def test_the_queue_is_seen_after_a_reload_and_in_another_page_and_the_file_says_
         notebook.open_from_launcher()
         notebook.run(0, "print('it was my turn')")
         shown = notebook.output(0)
-        expect(shown).to_contain_text("Waiting for 1 GPU · queue 1 of 1 · 0:0")
+        expect(shown).to_contain_text(IN_THE_QUEUE)
         expect(shown).to_contain_text("Held by: root: digits.ipynb (1 GPU, since")
-        expect(shown, "the elapsed time goes on").to_contain_text("0:02")
+        expect(shown, "the elapsed time goes on").not_to_have_text(shown.text_content() or "")
         expect(shown).to_have_count(1)
 
         notebook.save()
         page.on("dialog", lambda dialog: dialog.accept())  # the notice changed the notebook again
         page.reload()
-        expect(shown).to_contain_text("queue 1 of 1 · 0:", timeout=scaled(40_000))
+        expect(shown).to_contain_text(IN_THE_QUEUE, timeout=scaled(40_000))
         seen = shown.text_content() or ""
         expect(shown, "it goes on").not_to_have_text(seen)
         expect(page.locator("#jp-main-statusbar")).to_contain_text("Bitfusion | Busy")
@@ -128,7 +129,7 @@ def test_the_queue_is_seen_after_a_reload_and_in_another_page_and_the_file_says_
         other = page.context.new_page()
         other.goto(page.url)
         shown_there = NotebookPage(other).output(0)
-        expect(shown_there).to_contain_text("Waiting for 1 GPU · queue 1 of 1 · 0:")
+        expect(shown_there).to_contain_text(IN_THE_QUEUE)
 
         notebook.run(1, "print('second')")
     expect(notebook.cell(1)).to_contain_text("second", timeout=scaled(20_000))
