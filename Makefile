@@ -8,9 +8,14 @@ KERNEL = $(BIN)/bitfusion-kernel install --sys-prefix
 # Tests run in parallel, those of one xdist group in one process. WORKERS=0 runs them one by one.
 WORKERS ?= auto
 # pytest keeps its bytecode of the test files, whatever the machine says about bytecode.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 # A worker that dies ends the run: xdist may give its replacement no tests, and wait for ever.
-PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(WORKERS) --max-worker-restart=0 \
-	--dist loadgroup --durations=12
+PARALLEL = -n $(WORKERS) --max-worker-restart=0 --dist loadgroup --durations=12
+# What a test target runs, besides TESTS; on CI, where a hundred programs share two CPUs, tests that fail run once
+# more, one by one, and decide then. Exit status 1 says that tests failed and that all others ran.
+RUN_TESTS = $(PYTEST) $(PARALLEL) $(SELECTED) $(TESTS) $(if $(CI),|| { [ $$? -eq 1 ] && $(ONCE_MORE); })
+ONCE_MORE = echo "· those that failed once more, alone:" && \
+	$(PYTEST) -n 0 --last-failed --last-failed-no-failures=none --maxfail=1 $(SELECTED) $(TESTS)
 # Of the long tests, those on other Pythons and these, which start programs, one case of each runs; CASES=all runs all.
 START_PROGRAMS := tests/jupyter/ tests/kernel/proxy/ tests/manifests/test_install.py tests/pods/command/ \
 	tests/pool/client/ tests/pool/network/ tests/pool/service/ tests/pool/test_attacks.py
@@ -81,20 +86,23 @@ lab:
 	    --ServerApp.terminado_settings="{'shell_command': ['$${SHELL:-/bin/sh}']}" $(LAB)
 
 # The tests install kernels of their own; one in the environment would be a second tile.
+test: SELECTED = $(call one-case,$(START_PROGRAMS)) -m 'not long'
 test:
 	@$(ENVIRONMENT) test
 	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
-	@$(PYTEST) $(call one-case,$(START_PROGRAMS)) -m 'not long' $(TESTS)
+	@$(RUN_TESTS)
 
+test-packages: SELECTED = -m 'not cluster and not long' $(PACKAGES)
 test-packages:
 	@$(ENVIRONMENT) packages
-	@$(PYTEST) -m 'not cluster and not long' $(PACKAGES) $(TESTS)
+	@$(RUN_TESTS)
 
+test-long: SELECTED = $(call one-case,tests) -m 'long and not attack and not apart'
 test-long:
 	@$(ENVIRONMENT) test
 	@$(ENVIRONMENT) oldest-front-ends --folder $(FOLDER)/venv-oldest-front-ends
 	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
-	@$(PYTEST) $(call one-case,tests) -m 'long and not attack and not apart' $(TESTS)
+	@$(RUN_TESTS)
 	@$(MAKE) --no-print-directory test-pythons
 
 # The oldest Python that this project promises, the newest for which every package has a wheel, and on the newest
@@ -124,9 +132,11 @@ NOT_BY_PYTHON := tests/pool/test_attacks.py tests/pool/test_attacks_on_the_admin
 test-python-%: VENV = $(FOLDER)/venv-$*
 test-python-%: PURPOSE = packages
 # Rewriting the assertions of all files takes each test process 8 s on a new Python; a failure is looked at by hand.
+test-python-%: SELECTED = --assert=plain $(call one-case,tests) -m 'not cluster and not long and not browser' \
+	$(PACKAGES) $(NOT_BY_PYTHON:%=--ignore=%)
 test-python-%:
 	@if $(ENVIRONMENT) $(PURPOSE) --python $* --folder $(VENV) $(DEBIAN) $(if $(CI),,--if-found); then \
-	    $(PYTEST) --assert=plain $(call one-case,tests) -m 'not cluster and not long and not browser' $(PACKAGES) $(NOT_BY_PYTHON:%=--ignore=%); \
+	    $(RUN_TESTS); \
 	elif [ $$? -eq 3 ]; then echo "· the tests of the packages on Python $* are left out"; \
 	else exit 1; fi
 
@@ -174,10 +184,10 @@ rounds:
 	@$(ENVIRONMENT) test
 	@rm -rf $(VENV)/share/jupyter/kernels/bitfusion
 	@$(BIN)/python -m tests.jupyter.interrupt_matrix $(INTERRUPTS)
-	@KILL_ROUNDS=20 $(PYTEST) -m rounds tests/jupyter/test_kill_matrix.py tests/jupyter/test_server.py \
+	@KILL_ROUNDS=20 $(PYTEST) $(PARALLEL) -m rounds tests/jupyter/test_kill_matrix.py tests/jupyter/test_server.py \
 	    tests/jupyter/test_interrupts.py
-	@KILL_ROUNDS=100 $(PYTEST) -m rounds tests/jupyter/test_gpu_pod_faults.py
-	@ALL_ROUNDS=1 $(PYTEST) -m long tests/pool/network/test_random_network.py tests/pods/agent/test_nonsense.py \
+	@KILL_ROUNDS=100 $(PYTEST) $(PARALLEL) -m rounds tests/jupyter/test_gpu_pod_faults.py
+	@ALL_ROUNDS=1 $(PYTEST) $(PARALLEL) -m long tests/pool/network/test_random_network.py tests/pods/agent/test_nonsense.py \
 	    tests/pods/agent/test_strangers.py tests/pool/service/test_random_clients.py \
 	    tests/pool/service/test_network_bounds.py tests/bitfusion_cluster/program/test_flooded_ports.py \
 	    tests/cluster/test_frozen_leader.py tests/bitfusion_device_plugin/injector/test_on_cluster.py

@@ -90,10 +90,12 @@ def pytest_configure_node(node: Any) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker found at its end."""
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take over what a worker found at its end, and whether it died before."""
     output: dict[str, Any] = getattr(node, "workeroutput", {})
     node.config.stash[_complaints_key] += output.get("left_behind", [])
+    if error:
+        node.config.stash[_complaints_key].append(f"tests that did not run: a test process died: {error}")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -130,7 +132,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
         worker_output["left_behind"] = complaints
     elif complaints:
         print("\nleft behind by the whole run:\n  " + "\n  ".join(complaints))
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR  # no test's alone
 
 
 @pytest.fixture(autouse=True)

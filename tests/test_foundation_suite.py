@@ -127,9 +127,15 @@ def test_what_a_worker_that_died_left_behind_is_found_and_ended(suite: pytest.Py
         "    os._exit(1)\n",
         "-n1",
     )
-    assert result.ret == 1
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     result.stdout.fnmatch_lines(["*worker 'gw0' crashed*"])
-    result.stdout.fnmatch_lines(["left behind by the whole run:", "*process *: sleep 47.12"])
+    result.stdout.fnmatch_lines(
+        [
+            "left behind by the whole run:",
+            "*tests that did not run: a test process died*",
+            "*process *: sleep 47.12",
+        ]
+    )
     wait_until(lambda: not processes_with_command("sleep 47.12"))
 
 

@@ -48,6 +48,38 @@ def test_jupyterlab_works_on_copies_of_the_examples(tmp_path: Path) -> None:
     assert copies["tensorflow_digits.ipynb"].read_text() == "edited"
 
 
+@pytest.mark.parametrize(
+    ("ci", "statuses", "ran", "passes"),
+    [
+        ("true", [0], 1, True),
+        ("true", [1, 0], 2, True),
+        ("true", [1, 1], 2, False),
+        ("true", [1, 5], 2, False),  # nothing was chosen: it was no test that failed
+        ("true", [3], 1, False),  # a test process died: some did not run
+        ("true", [2], 1, False),
+        ("", [1], 1, False),
+    ],
+)
+def test_on_ci_what_failed_runs_once_more_alone_and_decides(
+    tmp_path: Path, ci: str, statuses: list[int], ran: int, passes: bool
+) -> None:
+    (tmp_path / "statuses").write_text("".join(f"{status}\n" for status in statuses))
+    python = tmp_path / "python"
+    # Says what it was called with, and ends with the next status.
+    next_status = "read status < statuses; sed -i 1d statuses; exit $status"
+    python.write_text(f"#!/bin/sh\ncd {tmp_path}\necho called $*\n{next_status}\n")
+    python.chmod(0o755)
+    # Under another make, what that was told would count here, too.
+    make = ["env", "-u", "MAKEFLAGS", "make", "test", f"CI={ci}", f"FOLDER={tmp_path}", f"BIN={tmp_path}"]
+    make += ["ENVIRONMENT=true", "WORKERS=4", "TESTS=x"]
+    done = subprocess.run(make, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    calls = [line for line in done.stdout.splitlines() if line.startswith("called")]
+    assert (len(calls), done.returncode == 0) == (ran, passes), done.stdout
+    assert calls[0].startswith("called -m pytest -n 4 ")
+    assert "--last-failed" not in calls[0]
+    assert all("-n 0 --last-failed" in again and again.endswith("-m not long x") for again in calls[1:])
+
+
 def test_format() -> None:
     run(sys.executable, "-m", "ruff", "format", "--check", ".")
 
