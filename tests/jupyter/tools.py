@@ -74,13 +74,15 @@ class ToolRun:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self._text = ""
+        self.text = ""
+        """What it has said so far."""
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        self._text = self.process.stdout.read()
+        for line in self.process.stdout:
+            self.text += line
 
     def finish(self, limit_s: float) -> str:
         """The tool's own output, once it has ended and its pipe too."""
@@ -89,7 +91,7 @@ class ToolRun:
         assert not self._reader.is_alive(), "somebody still holds the tool's output pipe"
         assert self.process.stdout is not None
         self.process.stdout.close()
-        return self._text
+        return self.text
 
     def outputs(self) -> list[Any]:
         """Of each cell; what a kernel sent in two pieces, between a word and its end of line, is one."""
