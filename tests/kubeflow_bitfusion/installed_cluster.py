@@ -93,6 +93,7 @@ def used_kubeflow(cluster: Cluster, folder: Path) -> Iterator[None]:
     with ExitStack() as around:
         around.enter_context(kubeflow_namespace(cluster))
         around.enter_context(no_other_profiles(cluster))
+        cluster.kubectl("delete", "resourcequotas", "--all", "--all-namespaces")  # of tests that are over
         around.enter_context(namespaces(cluster, dict.fromkeys(USERS, PROFILE)))
         cluster.kubectl("apply", "-f", str(ROLES))
         around.callback(cluster.kubectl, "delete", "-f", str(ROLES))
