@@ -14,7 +14,7 @@ PARALLEL = -n $(WORKERS) --max-worker-restart=0 --dist loadgroup --durations=12
 # What a test target runs, besides TESTS; on CI, where a hundred programs share two CPUs, tests that fail run once
 # more, one by one, and decide then. Exit status 1 says that tests failed and that all others ran.
 RUN_TESTS = $(PYTEST) $(PARALLEL) $(SELECTED) $(TESTS) $(if $(CI),|| { [ $$? -eq 1 ] && $(ONCE_MORE); })
-ONCE_MORE = echo "· those that failed once more, alone:" && \
+ONCE_MORE = echo "· once more, alone, those that failed:" && \
 	$(PYTEST) -n 0 --last-failed --last-failed-no-failures=none --maxfail=1 $(SELECTED) $(TESTS)
 # Of the long tests, those on other Pythons and these, which start programs, one case of each runs; CASES=all runs all.
 START_PROGRAMS := tests/jupyter/ tests/kernel/proxy/ tests/manifests/test_install.py tests/pods/command/ \

@@ -52,10 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    for name in (
-        "MAKEFLAGS",
-        "MAKELEVEL",
-    ):  # a make that a test runs is a user's, not a part of the one above us
+    # A make that a test runs is a user's, not a part of the one above us.
+    for name in ("MAKEFLAGS", "MAKELEVEL"):
         os.environ.pop(name, None)
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None:

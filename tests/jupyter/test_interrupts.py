@@ -5,8 +5,10 @@ The environment variable KILL_ROUNDS says how many rounds each case has (1).
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
@@ -118,6 +120,22 @@ def test_a_cell_that_holds_the_interpreters_lock_restarts_as_fast_as_plain(
         if seconds.get(FIRST_CELL, float("inf")) < seconds[PLAIN] + scaled(1.5):
             return
     pytest.fail(str(seconds))
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("kernelspecs", "pool")
+def test_a_kernel_that_died_comes_back_under_presses_of_the_button(tmp_path: Path) -> None:
+    """Plain ipykernel does not: each press ends it while it starts, until the server gives it up."""
+    with WAYS["button"](FIRST_CELL, tmp_path) as notebook:
+        assert isinstance(notebook, interrupt_matrix.Notebook)
+        dies = notebook.client.send("import os; os.kill(os.getpid(), 9)")
+        notebook.client.pump(lambda: dies.of("error"), 10, "the death")
+        end = time.monotonic() + 20  # plain is given up after 15
+        while time.monotonic() < end:
+            with contextlib.suppress(HTTPError):  # of a server that is starting it
+                notebook.send_interrupt()
+            time.sleep(0.2)
+        assert notebook.client.run("6 * 7", 20).result == "42"
 
 
 @pytest.mark.long
